@@ -30,13 +30,13 @@ COCO = svlc.COCO | {"batch": 32, "bag": 10, "captions": "", "dense": ""}  # READ
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=SCENES, coco=COCO)
     config = svlc.make(args)
-    of_caption, of_bag = (0, 1), (1, None)  # the first negative is the caption's
+    caption_range, bag_range = (0, 1), (1, None)  # the first negative is the caption's
     with config.unlocked():
         if args.in_batch:  # negatives of the bag are further texts for no other image
-            config.losses.negclip.negative_range = of_caption
-        config.losses.svlc_negative = default.loss(weight=1.0, negative_range=of_caption)
+            config.losses.negclip.negative_range = caption_range
+        config.losses.svlc_negative = default.loss(weight=1.0, negative_range=caption_range)
         config.losses.dac_mil = default.loss(weight=1.0)
-        config.losses.dac_negative_bag = default.loss(weight=1.0, negative_range=of_bag)
+        config.losses.dac_negative_bag = default.loss(weight=1.0, negative_range=bag_range)
         config.input.negatives.of_positives = 1
         if args.data == "scenes":
             finetuning.use_positives(config, args.bag, "skip", scenes_describe=1.0)

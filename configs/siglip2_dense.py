@@ -77,8 +77,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.model.name, config.model.head = "self_distilled", ConfigDict(head)
         # as in the control on the scenes, configs/c2lip.py without the weights of its phrases
         duplicates = "mask" if is_scenes and args.family == "siglip" else "keep"
-        of_captions = default.loss(weight=1.0, duplicates=duplicates)
-        config.losses = ConfigDict({LOSSES[args.family]: of_captions})
+        caption_loss = default.loss(weight=1.0, duplicates=duplicates)
+        config.losses = ConfigDict({LOSSES[args.family]: caption_loss})
         if args.self_distill:
             config.losses.self_distill = default.loss(
                 weight=factor * args.self_distill,

@@ -24,7 +24,7 @@ from vlc_jax import models
 from vlc_jax.configs import default
 from vlc_jax.devices import runtime
 from vlc_jax.input_pipeline.hard_texts import sampling
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 STEPS = {  # step -> hard negatives, hard positives, losses
     "CLIP": (0, 0, ("infonce",)),

@@ -101,8 +101,8 @@ def _evaluations(args: SimpleNamespace) -> dict[str, dict]:
     """The evaluations of scenes/llava; VQAScore scores "yes", the answer in the training data."""
     names = {"sets": "+".join(llava.SETS), "protocols": args.protocols}
     options = SimpleNamespace(**names, root="", count=args.count, tie="strict")
-    of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
-    evals = evaluations.evaluations(options, of_scenes)
+    scene_sets = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
+    evals = evaluations.evaluations(options, scene_sets)
     for each in evals.values():
         if "vqascore" in each:
             each["vqascore"] = {**each["vqascore"], "answer": "yes"}

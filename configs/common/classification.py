@@ -87,26 +87,11 @@ SETS: dict[str, Set] = {
 }
 # CLIP_benchmark's collection "vtab"
 VTAB = (
-    "caltech101",
-    "cifar100",
-    "clevr_count_all",
-    "clevr_closest_object_distance",
-    "diabetic_retinopathy",
-    "dmlab",
-    "dsprites_label_orientation",
-    "dsprites_label_x_position",
-    "dtd",
-    "eurosat",
-    "kitti_closest_vehicle_distance",
-    "flowers",
-    "pets",
-    "pcam",
-    "resisc45",
-    "smallnorb_label_azimuth",
-    "smallnorb_label_elevation",
-    "sun397",
-    "svhn",
-)
+    "caltech101", "cifar100", "clevr_count_all", "clevr_closest_object_distance",
+    "diabetic_retinopathy", "dmlab", "dsprites_label_orientation", "dsprites_label_x_position",
+    "dtd", "eurosat", "kitti_closest_vehicle_distance", "flowers", "pets", "pcam", "resisc45",
+    "smallnorb_label_azimuth", "smallnorb_label_elevation", "sun397", "svhn",
+)  # fmt: skip
 _SHIFTS = ("imagenetv2", "imagenet_sketch", "imagenet_a", "imagenet_r", "objectnet")
 GROUPS = {"imagenet": (_IMAGENET, *_SHIFTS), "vtab": VTAB, "all": tuple(SETS)}
 _PART = ("imagenet_a", "imagenet_r")  # sets of a part of their names

@@ -122,6 +122,6 @@ def use_negatives(config: ConfigDict, count: int = 1, **generators: float) -> No
 
 def use_positives(config: ConfigDict, count: int, fallback: str, **generators: float) -> None:
     """`count` hard positives per caption, of these generators."""
-    of_words = ("scenes_synonym", "scenes_paraphrase")
-    options = {name: SYNONYMS for name in of_words if name in generators}
+    rewordings = ("scenes_synonym", "scenes_paraphrase")
+    options = {name: SYNONYMS for name in rewordings if name in generators}
     pretrained.use_texts(config.input.positives, count, fallback, generators, **options)

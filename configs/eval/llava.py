@@ -34,16 +34,9 @@ from vlc_jax.configs.common import arguments, scenes
 from vlc_jax.configs.eval import all as suite
 
 SPATIAL = (
-    "whatsup_a",
-    "whatsup_b",
-    "whatsup_a_two_way",
-    "whatsup_b_two_way",
-    "coco_spatial_one",
-    "coco_spatial_two",
-    "gqa_spatial_one",
-    "gqa_spatial_two",
-    "scenes_spatial",
-)
+    "whatsup_a", "whatsup_b", "whatsup_a_two_way", "whatsup_b_two_way", "coco_spatial_one",
+    "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two", "scenes_spatial",
+)  # fmt: skip
 SHORT = (  # sets whose cases have a question with short answers, one per caption
     "scenes_objects",
     "scenes_attribute_swap",
@@ -87,18 +80,18 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.init_from, config.model.name = args.path, "init_from"
         if args.tokenizer:
             config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
-        of_scenes = scenes.evaluations("test", world=args.world, more=("scenes_spatial",))
-        config.evals = ConfigDict(evaluations(args, of_scenes))
+        scene_sets = scenes.evaluations("test", world=args.world, more=("scenes_spatial",))
+        config.evals = ConfigDict(evaluations(args, scene_sets))
     return config
 
 
-def evaluations(args: SimpleNamespace, of_scenes: dict[str, dict]) -> dict[str, dict]:
-    """Evaluations NAME_PROTOCOL of the arguments' sets and protocols; of_scenes: the sets of the
+def evaluations(args: SimpleNamespace, scene_sets: dict[str, dict]) -> dict[str, dict]:
+    """Evaluations NAME_PROTOCOL of the arguments' sets and protocols; scene_sets: the sets of the
     scenes and their options."""
     names = args.sets.split("+")
     protocols = args.protocols.split("+") if args.protocols else DEFAULT
     for name in names:
-        arguments.known("set", name, (*suite.SETS, *of_scenes))
+        arguments.known("set", name, (*suite.SETS, *scene_sets))
     for protocol in protocols:
         arguments.known("protocol", protocol, tuple(dict.fromkeys(row[0] for row in PROTOCOLS)))
         fitting = {name for row in PROTOCOLS if row[0] == protocol for name in row[1] or names}
@@ -110,6 +103,6 @@ def evaluations(args: SimpleNamespace, of_scenes: dict[str, dict]) -> dict[str, 
             if sets is None or name in sets:
                 step = f"_t{options['first_step']}" if "first_step" in options else ""
                 tie = {} if options.get("protocol") == "keywords" else {"tie": args.tie}
-                shared = of_scenes.get(name, {"root": args.root}) | count | {"reader": name}
+                shared = scene_sets.get(name, {"root": args.root}) | count | {"reader": name}
                 evals[f"{name}_{protocol}{step}"] = shared | tie | options
     return evals

@@ -18,13 +18,13 @@ model's own).
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.common import arguments, llava
+from vlc_jax.configs.common import arguments, llava_stages
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(argument, **llava.ARGUMENTS, language_model="", batch=256)
+    args = arguments.parse(argument, **llava_stages.ARGUMENTS, language_model="", batch=256)
     args.tokenizer = args.tokenizer or args.language_model
-    config = llava.make(args)
+    config = llava_stages.make(args)
     with config.unlocked():
         config.head_from = args.language_model or None
         config.frozen = ("image", "head/lm", "logit_scale")

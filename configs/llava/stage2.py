@@ -33,12 +33,12 @@ What'sUp by VQAScore); the others as in configs/llava/stage1.py.
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.common import arguments, llava, pretrained
+from vlc_jax.configs.common import arguments, llava_stages, pretrained
 from vlc_jax.configs.eval import llava as evaluation
 
 BLOCKS = r"head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
 ARGUMENTS = {
-    **llava.ARGUMENTS,
+    **llava_stages.ARGUMENTS,
     **evaluation.ARGUMENTS,
     "batch": 128,
     "train": arguments.OneOf("lora", "all"),
@@ -50,10 +50,10 @@ ARGUMENTS = {
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, **ARGUMENTS)
-    config = llava.make(args)
+    config = llava_stages.make(args)
     with config.unlocked():
         # a text that is no conversation (benchmarks) is scored by VQAScore
-        config.text.tokenizer_options.question = llava.VQASCORE
+        config.text.tokenizer_options.question = llava_stages.VQASCORE
         if args.train == "lora":
             config.lora.update({"targets": BLOCKS, "rank": 128, "alpha": 256.0, "dropout": 0.05})
             config.lora.full = "head/projector/.*"

@@ -83,8 +83,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
             for name in args.sets.split("+"):
                 # MMVP's questions are in a separate file
                 has_pair = args.question and name.startswith("mmvp")
-                of_pair = {"pair_question": True} if has_pair else {}
-                config.evals[name] = {"root": args.root, **of_pair}
+                pair_options = {"pair_question": True} if has_pair else {}
+                config.evals[name] = {"root": args.root, **pair_options}
     return config
 
 

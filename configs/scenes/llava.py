@@ -88,7 +88,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         # by tokens, a caption would weigh four times as much as yes or no and its end token
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="sample")})
         names = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
-        of_evals = SimpleNamespace(**names, root="", count=0, tie="strict")
-        of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
-        config.evals = ConfigDict(evaluations.evaluations(of_evals, of_scenes))
+        asked = SimpleNamespace(**names, root="", count=0, tie="strict")
+        scene_sets = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
+        config.evals = ConfigDict(evaluations.evaluations(asked, scene_sets))
     return config

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 
 from vlc_jax import errors
-from vlc_jax.input_pipeline.benchmarks import (
+from vlc_jax.input_pipeline.benchmarks import (  # noqa: F401
     aro,
     bivlc,
     bla,
@@ -33,9 +33,10 @@ from vlc_jax.input_pipeline.benchmarks import (
     negbench,
     negrefcocog,
     pope,
+    published,
     reporting_bias,
+    scene_cases,
     scene_geometry,
-    scenes,
     spatial,
     spec,
     sugarcrepe,
@@ -47,7 +48,7 @@ from vlc_jax.input_pipeline.benchmarks import (
     whatsup,
     winoground,
 )
-from vlc_jax.input_pipeline.benchmarks.published import Origin, origin_of
+from vlc_jax.input_pipeline.benchmarks.published import Origin
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 __all__ = [
@@ -61,68 +62,13 @@ __all__ = [
     "reads_source",
 ]
 
-# Readers of published evaluation sets, each named like its set.
-_PUBLISHED: tuple[Callable[..., Benchmark], ...] = (
-    aro.vg_relation,
-    aro.vg_attribution,
-    aro.coco_order,
-    aro.flickr30k_order,
-    bivlc.bivlc,
-    bla.bla,
-    ccneg.ccneg,
-    clevr_bind.clevr_bind,
-    coco_counterfactuals.coco_counterfactuals,
-    cola.cola,
-    colorfoil.colorfoil,
-    colorswap.colorswap,
-    crepe.crepe_systematicity,
-    crepe.crepe_productivity,
-    eqben.eqben,
-    eqben.eqben_subset,
-    eqben.eqben_full,
-    half_truths.half_truths,
-    hard_positives.replace,
-    hard_positives.swap,
-    imagecode.imagecode,
-    karpathy.coco_retrieval,
-    karpathy.flickr30k_retrieval,
-    long_captions.docci,
-    long_captions.urban1k,
-    mmvp.mmvp,
-    mmvp.mmvp_vlm,
-    naturalbench.naturalbench_retrieval,
-    ncd_squares.ncd_squares,
-    negbench.negbench,
-    negbench.negbench_retrieval,
-    negrefcocog.negrefcocog,
-    pope.pope,
-    reporting_bias.reporting_bias,
-    spatial.coco_spatial_one,
-    spatial.coco_spatial_two,
-    spatial.gqa_spatial_one,
-    spatial.gqa_spatial_two,
-    spec.spec,
-    sugarcrepe.sugarcrepe,
-    sugarcrepe.sugarcrepe_pp,
-    svo_probes.svo_probes,
-    valse.valse,
-    vismin.vismin,
-    vl_checklist.vl_checklist,
-    vsr.vsr,
-    whatsup.whatsup_a,
-    whatsup.whatsup_b,
-    whatsup.whatsup_a_two_way,
-    whatsup.whatsup_b_two_way,
-    winoground.winoground,
-)
-PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {
-    reader.__name__: (reader, origin_of(reader)) for reader in _PUBLISHED
-}
+# Published evaluation sets, which their modules register; each reader is named like its set.
+PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = dict(published.SETS)
 
 _OTHERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)
     **from_source.READERS,
     **from_hard_texts.READERS,
-    **scenes.READERS,
+    **scene_cases.READERS,
     **scene_geometry.READERS,
 }
 

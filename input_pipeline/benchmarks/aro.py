@@ -17,7 +17,7 @@ from vlc_jax.input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.record import Crop
-from vlc_jax.input_pipeline.sources import crepe
+from vlc_jax.input_pipeline.sources import region_captions
 
 _SOURCE = "github.com/mertyg/vision-language-models-are-bows"
 _BLIP = "storage.googleapis.com/sfr-vision-language-research/datasets"
@@ -185,7 +185,7 @@ def boxed_case(
     **meta: str,
 ) -> Case:
     """A case of the two captions of a row of the file `name`, and its image, cropped to a box."""
-    region = crepe.box(row, f"{files.folder / name}: case {number}", BOX)
+    region = region_captions.box(row, f"{files.folder / name}: case {number}", BOX)
     return Case(
         published.case_id(number, row["image_path"]),
         (Crop(files.image(row["image_path"]), region),),

@@ -12,7 +12,7 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import cells
-from vlc_jax.input_pipeline.sources.crepe import BOX, box
+from vlc_jax.input_pipeline.sources.region_captions import BOX, box
 
 TRAINING = ("cc12m", "yfcc", "laion")
 SPLITS = ("seen_compounds", "unseen_compounds")

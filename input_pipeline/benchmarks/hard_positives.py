@@ -76,12 +76,12 @@ def swap(files: published.Files) -> Benchmark:
     """
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
     # SWAP's c and n are those of ARO, whose folder users may already have
-    of_aro = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
+    aro_file = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
     if files.has(swapped):
         name, notes = original, []
         rows = _joined(files, original, swapped, **aro.BOXED)
     else:
-        name = str(of_aro) if of_aro.is_file() and not files.has(original) else original
+        name = str(aro_file) if aro_file.is_file() and not files.has(original) else original
         rows = _rebuilt(files, name)
         notes = [f"hard positives were rebuilt from the captions of {name}"]
     cases = (aro.boxed_case(files, name, n, row, positive=row["positive"]) for n, row in rows)

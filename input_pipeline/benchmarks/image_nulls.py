@@ -30,9 +30,7 @@ class ImageNull(NamedTuple):
     matched: float | None
 
 
-def of_benchmark(
-    benchmark: Benchmark, features: Callable[[Sequence[str]], np.ndarray]
-) -> ImageNull:
+def image_null(benchmark: Benchmark, features: Callable[[Sequence[str]], np.ndarray]) -> ImageNull:
     """The null of a set's images.
 
     features: names of images (`case.image_file`) -> (images, width); raises DataError for an image

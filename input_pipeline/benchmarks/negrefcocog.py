@@ -10,7 +10,7 @@ from typing import Any
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
-from vlc_jax.input_pipeline.sources import crepe
+from vlc_jax.input_pipeline.sources import region_captions
 
 FILE = "NegRefCOCOg.json"
 ORIGIN = published.Origin(
@@ -69,6 +69,6 @@ def _box(value: Any) -> None:
 def _corners(box: list[Any], where: str) -> tuple[int, int, int, int]:
     """Left, top, right and bottom in pixels, rounded as Pillow's crop rounds them."""
     row = dict(zip(_SIDES, box, strict=True))
-    crepe.box(row, where, _SIDES)  # numbers of pixels
+    region_captions.box(row, where, _SIDES)  # numbers of pixels
     left, top, width, height = map(float, box)
     return round(left), round(top), round(left + width), round(top + height)

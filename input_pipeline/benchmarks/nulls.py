@@ -120,7 +120,7 @@ METRICS: Mapping[str, Mapping[str, _Metric]] = {  # protocol -> metric
 }  # fmt: skip
 
 
-def of_benchmark(benchmark: Benchmark, protocol: str, cache: Path | None = None) -> list[Null]:
+def benchmark_nulls(benchmark: Benchmark, protocol: str, cache: Path | None = None) -> list[Null]:
     """Nulls of a whole set and of its subsets; none for a protocol without wrong texts.
 
     Rows of `nulls.csv` for the same files are taken, others are computed and kept in the JSON file
@@ -255,8 +255,8 @@ def gives_away(cases: Sequence[Case]) -> bool:
         return False
     pairs = [(subset_of(case), _differences(case.captions)) for case in cases]
     right: dict[frozenset[str], dict[str, list[str]]] = {}  # words -> subset -> right words
-    for subset, of_case in pairs:
-        for pair in of_case:
+    for subset, case_pairs in pairs:
+        for pair in case_pairs:
             right.setdefault(frozenset(pair), {}).setdefault(subset, []).append(pair[0])
     known = set()
     for words, by_subset in right.items():
@@ -296,9 +296,9 @@ def _credits(
     metrics = METRICS[protocol]
     # of one caption and several images, all options have the same text
     chance = np.array([1 / max(1, len(case.images)) for case in cases])
-    of_images = dict.fromkeys(SHARES, chance) | {"ceiling": np.ones(len(cases))}
+    image_credits = dict.fromkeys(SHARES, chance) | {"ceiling": np.ones(len(cases))}
     has_texts = np.array([len(case.captions) > 1 for case in cases])
-    credits = {name: {share: of_images[share].copy() for share in SHARES} for name in metrics}
+    credits = {name: {share: image_credits[share].copy() for share in SHARES} for name in metrics}
     with_texts = [case for case, has in zip(cases, has_texts, strict=True) if has]
     scores: dict[Callable[[Case], tuple[str, ...]], list[np.ndarray]] = {}
     for name, metric in metrics.items() if with_texts else ():
@@ -309,7 +309,8 @@ def _credits(
 
             texts = [_stripped(metric, case) for case in with_texts]
             scores[metric.texts] = blind.option_scores(texts, _groups(with_texts))
-        for share, credit in _of_texts(with_texts, metric, scores[metric.texts], protocol).items():
+        made = _text_credits(with_texts, metric, scores[metric.texts], protocol)
+        for share, credit in made.items():
             credits[name][share][has_texts] = credit
     return credits
 
@@ -320,7 +321,7 @@ def _stripped(metric: _Metric, case: Case) -> tuple[str, ...]:
     return tuple(text.strip() for text in metric.texts(case))
 
 
-def _of_texts(
+def _text_credits(
     cases: Sequence[Case], metric: _Metric, blind_scores: Sequence[np.ndarray], protocol: str
 ) -> dict[str, np.ndarray]:
     """Name of `SHARES` -> credit of each case, whose options are texts."""

@@ -351,13 +351,14 @@ class Files:
 
 
 Reader = Callable[..., Benchmark]
+SETS: dict[str, tuple[Reader, Origin]] = {}  # of the modules that were imported
 
 
 def reader(origin: Origin) -> Callable[[Reader], Reader]:
     """Decorator: the reader of a set, named like its function, which has `Files` and options.
 
     The options of `Files` (root, count, folder, images) come first in its signature, then `wording`
-    (wordings.py; "": as published), and `origin` is its attribute.
+    (wordings.py; "": as published). SETS has the reader and its origin.
     """
 
     def decorate(read: Reader) -> Reader:
@@ -385,15 +386,10 @@ def reader(origin: Origin) -> Callable[[Reader], Reader]:
         common.append(inspect.Parameter("wording", common[0].kind, default="", annotation=str))
         further = [*signature.parameters.values()][1:]
         read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
-        read_set.origin = origin  # type: ignore[attr-defined]
+        SETS[read.__name__] = (read_set, origin)
         return read_set
 
     return decorate
-
-
-def origin_of(read_set: Reader) -> Origin:
-    """The origin of a set by its reader."""
-    return read_set.origin  # type: ignore[attr-defined]
 
 
 def case_id(number: int, *parts: object) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.benchmarks.scenes import Where, collect, where_of
+from vlc_jax.input_pipeline.benchmarks.scene_set import Where, collect, where_of
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.scenes import draw, grammar, sample
 from vlc_jax.input_pipeline.scenes import world as worlds

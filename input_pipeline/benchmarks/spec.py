@@ -65,11 +65,11 @@ def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case
     ):
         query, keys = row["query"], _correct_first(f"{files.folder / name}: case {number}", row)
         # a query is one side of the case, its keys are the other
-        of_captions = direction == "image_to_text"
-        pictures, captions = ((query,), keys) if of_captions else (keys, (query,))
+        by_image = direction == "image_to_text"
+        pictures, captions = ((query,), keys) if by_image else (keys, (query,))
         pictures = tuple(f"{subset}/{picture}" for picture in pictures)
         yield Case(
-            f"{subset}_{direction}_{published.case_id(number, query if of_captions else keys[0])}",
+            f"{subset}_{direction}_{published.case_id(number, query if by_image else keys[0])}",
             tuple(map(files.image, pictures)),
             captions,
             {"direction": direction, direction: subset},

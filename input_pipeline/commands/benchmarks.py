@@ -163,7 +163,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         except Exception as error:
             lines.append(f"{name}: {_unread(())}: {_failure(error)}")
             continue
-        text_rows = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+        text_rows = nulls.benchmark_nulls(benchmark, protocol_of(name), root / nulls.CACHE)
         lines += [f"{name}: {note}" for note in benchmark.notes]
         lines += (
             [] if text_rows else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
@@ -174,7 +174,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
             lines.append(f"{name}: its subsets tell the correct caption: nulls of all cases")
         rows += text_rows
         try:
-            image_rows += [image_nulls.of_benchmark(benchmark, features)] if features else []
+            image_rows += [image_nulls.image_null(benchmark, features)] if features else []
         except DataError as error:
             refused.append(error)
     if rows or image_rows:

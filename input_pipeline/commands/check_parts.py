@@ -51,7 +51,7 @@ class Found:
     @classmethod
     def from_json(cls, content: bytes) -> "Found":
         values = stores.parse_json(content)
-        report = inspection.Report.of_json(values["report"])
+        report = inspection.Report.from_json(values["report"])
         counts = {name: collections.Counter(values[name]) for name in ("phrases", "words")}
         return cls(report, values["captions"], **counts)
 

@@ -43,7 +43,7 @@ from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.images import composite, image_ops, transforms
 from vlc_jax.input_pipeline.images.composite import Placed
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import dcsm, image_list, json_annotations
+from vlc_jax.input_pipeline.sources import image_list, json_annotations, opposites
 from vlc_jax.input_pipeline.stores import progress
 
 # .46 apart, the longest of SIDES: two objects may touch, but neither hides the other
@@ -77,9 +77,9 @@ def _run(words: list[str]) -> int:
         return _negations(options)
     objects = _objects(options.objects)
     for folder, combinations, draw in (
-        (dcsm.SPATIAL, _relations(objects), _spatial),
-        (dcsm.ATTRIBUTES, _attributes(objects, [*composite.COLOURS]), _coloured),
-        (dcsm.SIZES, _attributes(objects, [*SIZES]), _sized),
+        (opposites.SPATIAL, _relations(objects), _spatial),
+        (opposites.ATTRIBUTES, _attributes(objects, [*composite.COLOURS]), _coloured),
+        (opposites.SIZES, _attributes(objects, [*SIZES]), _sized),
     ):
         count = _write(options, folder, combinations, objects, draw)
         print(f"{options.out / folder}: {count:,} images and {count:,} opposites")
@@ -145,7 +145,7 @@ def _write(
     rng = np.random.default_rng([options.seed, *folder.encode()])
     chosen = rng.permutation(len(combinations))[: options.count]
     backgrounds = image_list.read(options.backgrounds) if options.backgrounds else None
-    prefix = dcsm.OPPOSITE["spatial" if folder == dcsm.SPATIAL else "attributes"]
+    prefix = opposites.OPPOSITE["spatial" if folder == opposites.SPATIAL else "attributes"]
     with progress.bar(folder, len(chosen)) as advance:
         for number, index in enumerate(chosen):
             name, pair, words = combinations[index]
@@ -177,7 +177,7 @@ def _moved(centre: tuple[float, float], rng: np.random.Generator) -> tuple[float
 def _spatial(cut_outs: Pictures, words: tuple[str, ...], rng: np.random.Generator) -> Images:
     """A in the relation to B, and the two in each other's place."""
     (relation,) = words
-    centres = [_moved(CENTRES[each], rng) for each in (relation, dcsm.INVERSE[relation])]
+    centres = [_moved(CENTRES[each], rng) for each in (relation, opposites.INVERSE[relation])]
     sides = [float(side) for side in rng.uniform(*SIDES, 2)]
     placed = tuple(map(Placed, cut_outs, centres, sides))
     return placed, tuple(map(Placed, cut_outs, centres[::-1], sides))
@@ -210,14 +210,14 @@ def _side_by_side(rng: np.random.Generator) -> list[tuple[float, float]]:
 
 def _negations(options: argparse.Namespace) -> int:
     """Writes pairs of images of which each lacks the other's object."""
-    out = options.out / dcsm.NEGATION
+    out = options.out / opposites.NEGATION
     if out.exists():
         raise ValueError(f"{out} exists; name another --out, or remove it")
     others = json_annotations.load(options.names) if options.names else {}
     if not isinstance(others, dict) or not all(isinstance(name, str) for name in others.values()):
         raise ValueError(f"{options.names} is no JSON object of other names by names")
     shown, seen = _categories(options.instances, options.least_area)
-    rng = np.random.default_rng([options.seed, *dcsm.NEGATION.encode()])
+    rng = np.random.default_rng([options.seed, *opposites.NEGATION.encode()])
     pairs = [*itertools.islice(_pairs(shown, seen, others, rng), options.count)]
     if not pairs:
         raise DataError(f"{options.instances} has no two objects that are seen apart")

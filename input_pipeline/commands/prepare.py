@@ -47,7 +47,7 @@ from vlc_jax.input_pipeline.commands import (
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source, parquet_table
-from vlc_jax.input_pipeline.sources.llava import ANSWERS
+from vlc_jax.input_pipeline.sources.conversation_records import ANSWERS
 from vlc_jax.input_pipeline.stores import any_path, fetch
 
 _NO_OPTIONS = "{}"

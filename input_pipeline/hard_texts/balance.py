@@ -72,9 +72,9 @@ class Filter(NamedTuple):
         """The filter as JSON and arrays."""
         if self.features_of is None:
             return [self.keeps, []], []
-        (words, of_words), (letters, of_letters) = self.features_of.saved()
+        (words, by_word), (letters, by_letter) = self.features_of.saved()
         weights = [self.weights.data, self.weights.indices, self.weights.indptr]
-        return [self.keeps, [words, letters]], [of_words, of_letters, np.array(self.cuts), *weights]
+        return [self.keeps, [words, letters]], [by_word, by_letter, np.array(self.cuts), *weights]
 
     @classmethod
     def restored(cls, facts: Sequence[Any], arrays: Sequence[np.ndarray]) -> "Filter":
@@ -173,21 +173,21 @@ class Pairs:
         """
         check_target(target)
         choices, is_done = _Choices(self._options), False
-        of_rounds: list[sparse.csc_array] = []
+        round_weights: list[sparse.csc_array] = []
         cuts: list[float] = []
         while not is_done and len(cuts) < ROUNDS and (choices.choice >= 0).sum() >= FEW:
             scores, weights = self._scores(choices, seed + len(cuts) + 1)
             left, margins = choices.margins(scores)
             most = _excess(margins, target)
             cuts.append(float(margins[most].min(initial=np.inf)))
-            of_rounds.append(sparse.csc_array(weights[:, None]))
+            round_weights.append(sparse.csc_array(weights[:, None]))
             changed = choices.change(left[most], scores, cuts[-1])
             after(Round(len(cuts), len(left), float(_credit(margins).mean()), changed))
             is_done = not changed
         keeps = is_done or len(cuts) == ROUNDS
         choice = choices.choice if keeps else np.full(len(self), -1)
         # of no round, too
-        columns = [sparse.csc_array((self._features.shape[1], 0)), *of_rounds]
+        columns = [sparse.csc_array((self._features.shape[1], 0)), *round_weights]
         stacked = sparse.csc_array(sparse.hstack(columns, format="csc"))
         return choice, Filter(self._features_of, stacked, cuts, keeps)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from vlc_jax.input_pipeline.hard_texts import from_table, noun_phrases, replace_swap, scenes
+from vlc_jax.input_pipeline.hard_texts import from_table, noun_phrases, replace_swap, scene_texts
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
 POSITIVES: dict[str, Callable[..., Generator]] = {
@@ -11,5 +11,5 @@ POSITIVES: dict[str, Callable[..., Generator]] = {
     "swap": replace_swap.Swap,
     "noun_phrases": noun_phrases.Phrases,
     "from_table": partial(from_table.FromTable, "positives"),
-    **scenes.SCENES_POSITIVES,
+    **scene_texts.SCENES_POSITIVES,
 }

@@ -286,8 +286,8 @@ def draw(
 
     def take(name: str) -> str | None:
         if name not in pools:
-            of_record = others if name == OTHER_CAPTIONS else stored
-            pools[name] = _pool(texts, name, caption, of_record, stored_kinds, rng, scene)
+            record_texts = others if name == OTHER_CAPTIONS else stored
+            pools[name] = _pool(texts, name, caption, record_texts, stored_kinds, rng, scene)
         while pools[name]:
             if (text := pools[name].pop()) not in drawn:
                 return text

@@ -8,6 +8,10 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple([" ".join(words.split()) for words in text.split(",")])
 
 
+def _groups(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(_words, text.split(";")))
+
+
 # ---- SVLC: Doveh et al., "Teaching structured vision & language concepts to vision & language
 # models" (CVPR 2023), the word classes of the authors' code with their slips: "bamboo " ends in a
 # space, and a missing comma makes one word of "stained" and "good".
@@ -65,141 +69,82 @@ SVLC_PHRASES = (
 )
 
 # ---- Words of these groups do not contradict each other: none is a negative of another.
-SAME_MEANING: tuple[frozenset[str], ...] = tuple(
-    frozenset(_words(text))
-    for text in (
-        """big, large, huge, enormous, giant, gigantic, massive, immense, colossal, vast, great,
-        mammoth, titanic, gargantuan, hulking, towering, oversize, outsized, sizable, grand,
-        bulky, hefty, expansive, extensive""",
-        """boundless, endless, limitless, unlimited, illimitable, immeasurable, infinitesimal,
-        cosmic, epic, vast""",
-        """small, little, tiny, mini, miniature, minuscule, minute, petite, teeny, teensy, wee,
-        puny, compact, microscopic, undersized, elfin, pint-size, pocket-size, measly,
-        infinitesimal""",
-        """thin, slim, slender, skinny, lean, lanky, scrawny, scraggy, gaunt, bony, skeletal,
-        emaciated, underweight, narrow, trim""",
-        """fat, obese, overweight, plump, pudgy, tubby, chunky, portly, rotund, stout, fleshy,
-        thickset, stocky, heavy, thick, bulky, beefy, brawny, sturdy, strapping, hefty, big, large,
-        squat""",
-        "meager, paltry, scanty, skimpy, measly, trifling, small, little",
-        "broad, wide, extensive, expansive",
-        "long, extended, tall, lanky, towering",
-        "sad, unhappy",
-        "sunny, cloudless",
-        "foggy, overcast, stormy",
-        "dirty, stained",
-        "new, fresh, young, early",
-        "next, other, different",
-        "wood, wooden, bamboo",
-        "cloth, cotton, denim, linen, silk, wool, nylon, polyester, lace, man-made fibers",
-        "metal, steel, iron, tin, aluminum, copper, brass, bronze, alloy, silver, zinc, nickel",
-        "stone, brick, concrete, cement, marble, slate, mortar, plaster, clay",
-        "paper, cardboard",
-        "dust, ash, sand, soil, mud",
-        "water, ice, steam",
-        "smoke, gas, steam",
-        "gold, amber, yellow",
-        "brown, tan, beige, bronze, rust, clay",
-        "red, maroon, burgundy, ruby, rust",
-        "purple, violet, mauve",
-        "blue, navy, teal, cyan",
-        "green, olive, teal",
-        "gray, grey, silver, charcoal",
-        "black, charcoal",
-        "white, cream, pale",
-        "pink, coral, peach",
-        "orange, amber, peach, coral",
-        "above, over, on, on top of",
-        "under, below, beneath, underneath",
-        "near, by, beside, next to, close to, with, along, against, attached to",
-        "in, inside, inside of, within",
-        "in front of, before, near",
-        "behind, in back of, on back of, near",
-        "wearing, wears, has, with, in",
-        "carrying, holding, with, has",
-        "looking at, watching",
-        "laying on, lying on, on",
-        "sitting on, standing on, riding, on",
-        "walking on, walking in, on, in",
-        "parked on, mounted on, painted on, growing on, on",
-        "hanging from, attached to, from",
-        "covered in, with, in",
-        "child, girl",
-        "child, boy",
-        "child, baby",
-        "of, part of, belonging to, made of, from",
-    )
-)
+SAME_MEANING: tuple[frozenset[str], ...] = tuple(map(frozenset, _groups(
+    """big, large, huge, enormous, giant, gigantic, massive, immense, colossal, vast, great,
+    mammoth, titanic, gargantuan, hulking, towering, oversize, outsized, sizable, grand, bulky,
+    hefty, expansive, extensive; boundless, endless, limitless, unlimited, illimitable,
+    immeasurable, infinitesimal, cosmic, epic, vast; small, little, tiny, mini, miniature,
+    minuscule, minute, petite, teeny, teensy, wee, puny, compact, microscopic, undersized, elfin,
+    pint-size, pocket-size, measly, infinitesimal; thin, slim, slender, skinny, lean, lanky,
+    scrawny, scraggy, gaunt, bony, skeletal, emaciated, underweight, narrow, trim; fat, obese,
+    overweight, plump, pudgy, tubby, chunky, portly, rotund, stout, fleshy, thickset, stocky,
+    heavy, thick, bulky, beefy, brawny, sturdy, strapping, hefty, big, large, squat;
+    meager, paltry, scanty, skimpy, measly, trifling, small, little;
+    broad, wide, extensive, expansive; long, extended, tall, lanky, towering; sad, unhappy;
+    sunny, cloudless; foggy, overcast, stormy; dirty, stained; new, fresh, young, early;
+    next, other, different; wood, wooden, bamboo;
+    cloth, cotton, denim, linen, silk, wool, nylon, polyester, lace, man-made fibers; metal, steel,
+    iron, tin, aluminum, copper, brass, bronze, alloy, silver, zinc, nickel;
+    stone, brick, concrete, cement, marble, slate, mortar, plaster, clay; paper, cardboard;
+    dust, ash, sand, soil, mud; water, ice, steam; smoke, gas, steam; gold, amber, yellow;
+    brown, tan, beige, bronze, rust, clay; red, maroon, burgundy, ruby, rust;
+    purple, violet, mauve; blue, navy, teal, cyan; green, olive, teal;
+    gray, grey, silver, charcoal; black, charcoal; white, cream, pale; pink, coral, peach;
+    orange, amber, peach, coral; above, over, on, on top of; under, below, beneath, underneath;
+    near, by, beside, next to, close to, with, along, against, attached to;
+    in, inside, inside of, within; in front of, before, near; behind, in back of, on back of, near;
+    wearing, wears, has, with, in; carrying, holding, with, has; looking at, watching;
+    laying on, lying on, on; sitting on, standing on, riding, on; walking on, walking in, on, in;
+    parked on, mounted on, painted on, growing on, on; hanging from, attached to, from;
+    covered in, with, in; child, girl; child, boy; child, baby;
+    of, part of, belonging to, made of, from"""
+)))  # fmt: skip
 
 # ---- Our CREPE-style tables (no list is published): words of one group exclude each other. Nouns
 # are in the singular, verbs in the -ing form.
 CREPE_GROUPS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "object": tuple(
-        _words(text)
-        for text in (
-            "man, woman, boy, girl, child, baby",
-            """dog, cat, horse, cow, sheep, goat, pig, elephant, giraffe, zebra, bear, lion,
-            monkey, duck""",
-            "car, bus, truck, train, bicycle, motorcycle, airplane, boat, helicopter, tractor",
-            "chair, table, bed, couch, desk, bench, shelf, stool",
-            "pizza, sandwich, cake, salad, burger, soup, donut, pasta",
-            "apple, banana, orange, pear, lemon, strawberry",
-            "broccoli, carrot, potato, tomato, onion",
-            "fork, knife, spoon",
-            "cup, bottle, bowl, plate, vase, pan",
-            "phone, laptop, camera, television, radio, keyboard",
-            "sink, toilet, bathtub, stove, refrigerator, oven",
-            "hat, shirt, jacket, dress, tie, scarf, glove, shoe",
-            "tree, flower, bush, cactus",
-            "house, church, barn, bridge, tower, tent",
-            "river, beach, field, mountain, forest, desert, street",
-            "kitchen, bathroom, bedroom, office, garage",
-            "skateboard, surfboard, snowboard, frisbee, kite, umbrella",
-        )
+    "object": _groups(
+        """man, woman, boy, girl, child, baby; dog, cat, horse, cow, sheep, goat, pig, elephant,
+        giraffe, zebra, bear, lion, monkey, duck;
+        car, bus, truck, train, bicycle, motorcycle, airplane, boat, helicopter, tractor;
+        chair, table, bed, couch, desk, bench, shelf, stool;
+        pizza, sandwich, cake, salad, burger, soup, donut, pasta;
+        apple, banana, orange, pear, lemon, strawberry; broccoli, carrot, potato, tomato, onion;
+        fork, knife, spoon; cup, bottle, bowl, plate, vase, pan;
+        phone, laptop, camera, television, radio, keyboard;
+        sink, toilet, bathtub, stove, refrigerator, oven;
+        hat, shirt, jacket, dress, tie, scarf, glove, shoe; tree, flower, bush, cactus;
+        house, church, barn, bridge, tower, tent;
+        river, beach, field, mountain, forest, desert, street;
+        kitchen, bathroom, bedroom, office, garage;
+        skateboard, surfboard, snowboard, frisbee, kite, umbrella"""
     ),
-    "color": (
-        _words("red, green, blue, yellow, purple, orange, pink, brown, black, white, gray, grey"),
+    "color": _groups(
+        "red, green, blue, yellow, purple, orange, pink, brown, black, white, gray, grey"
     ),
-    "size": tuple(
-        _words(text)
-        for text in (
-            "big, small", "large, small", "huge, tiny", "giant, tiny", "tall, short", "long, short",
-            "wide, narrow", "thick, thin", "little, big", "high, low",
-        )
+    "size": _groups(
+        """big, small; large, small; huge, tiny; giant, tiny; tall, short; long, short;
+        wide, narrow; thick, thin; little, big; high, low"""
     ),
-    "material": (
-        _words("wooden, metal, plastic, glass, brick, stone, leather, rubber, paper"),
+    "material": _groups("wooden, metal, plastic, glass, brick, stone, leather, rubber, paper"),
+    "state": _groups(
+        """old, young; old, new; wet, dry; open, closed; full, empty; clean, dirty; hot, cold;
+        happy, sad; dark, bright; sunny, cloudy; fresh, rotten; smooth, rough; soft, hard;
+        ripe, unripe; broken, intact"""
     ),
-    "state": tuple(
-        _words(text)
-        for text in (
-            "old, young", "old, new", "wet, dry", "open, closed", "full, empty", "clean, dirty",
-            "hot, cold", "happy, sad", "dark, bright", "sunny, cloudy", "fresh, rotten",
-            "smooth, rough", "soft, hard", "ripe, unripe", "broken, intact",
-        )
+    "action": _groups(
+        """standing, sitting, lying, kneeling;
+        walking, running, jumping, crawling, flying, swimming, sleeping;
+        eating, cooking, cutting, throwing, washing; riding, pushing, pulling, repairing;
+        holding, dropping; smiling, crying; reading, writing, drawing; wearing, removing;
+        buying, selling; opening, closing"""
     ),
-    "action": (
-        _words("standing, sitting, lying, kneeling"),
-        _words("walking, running, jumping, crawling, flying, swimming, sleeping"),
-        _words("eating, cooking, cutting, throwing, washing"),
-        _words("riding, pushing, pulling, repairing"),
-        _words("holding, dropping"),
-        _words("smiling, crying"),
-        _words("reading, writing, drawing"),
-        _words("wearing, removing"),
-        _words("buying, selling"),
-        _words("opening, closing"),
-    ),
-    "relation": tuple(
-        _words(text)
-        for text in (
-            "on, under", "on top of, underneath", "above, below", "over, under, beneath",
-            "in front of, behind", "in, outside", "inside, outside", "inside of, outside of",
-            "next to, far from", "near, far from", "close to, far from", "beside, behind",
-            "left of, right of", "to the left of, to the right of",
-            "on the left, on the right", "into, out of", "with, without", "up, down",
-            "toward, away from", "towards, away from",
-        )
+    "relation": _groups(
+        """on, under; on top of, underneath; above, below; over, under, beneath;
+        in front of, behind; in, outside; inside, outside; inside of, outside of;
+        next to, far from; near, far from; close to, far from; beside, behind; left of, right of;
+        to the left of, to the right of; on the left, on the right; into, out of; with, without;
+        up, down; toward, away from; towards, away from"""
     ),
 }  # fmt: skip
 IRREGULAR_PLURALS = {

@@ -148,7 +148,7 @@ def _stored(image: ImageLike | Image.Image) -> tuple[Image.Image, Image.Transpos
     if isinstance(image, ShuffledImage):
         return Image.fromarray(shuffle(decode(image.image), image)), None
     if isinstance(image, Path) and image.suffix == ".npy":
-        return _of_opencv(image), None
+        return _opencv_image(image), None
     name = _name(image)
     data = image
     if isinstance(image, Path | PackedImage):
@@ -202,7 +202,7 @@ def _crop(stored: Image.Image, crop: Crop) -> Image.Image:
     return stored.crop(crop.box)
 
 
-def _of_opencv(path: Path) -> Image.Image:
+def _opencv_image(path: Path) -> Image.Image:
     """A picture from a NumPy file of uint8 pixels in OpenCV's channel order, BGR (EqBen's)."""
     try:
         # a pickle from the internet could run code

@@ -82,9 +82,9 @@ class NearHashes:
         before = np.cumsum(counts) - counts
         positions = np.arange(counts.sum()) + np.repeat(first - before, counts)
         hashes = self._orders[band][positions]
-        of_query = np.repeat(np.repeat(block, len(self._flips)), counts)
-        pairs = np.stack([of_query, hashes], axis=1)
-        differing = self._hashes[hashes, 0] ^ queries[of_query, 0]
+        query_numbers = np.repeat(np.repeat(block, len(self._flips)), counts)
+        pairs = np.stack([query_numbers, hashes], axis=1)
+        differing = self._hashes[hashes, 0] ^ queries[query_numbers, 0]
         distances = np.bitwise_count(differing).astype(np.int64)
         is_near = distances <= self._distance
         pairs, distances = pairs[is_near], distances[is_near]

@@ -10,7 +10,7 @@ few are named, or they are unusable); such rows have `is_stand_in`.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from vlc_jax.input_pipeline.sources.mixture_order import MixtureOrder
 
 _MAX_CHECKED = 1000  # records, spread over the source; at least one must name hard images
 _NONE = HardTexts()
+_KNOWN = "was found unusable earlier"
 # Random streams of a position; the index enters the key, so new ones go to the end.
 _STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases", "views")
 
@@ -61,7 +62,7 @@ class Examples:
     """Factory of examples: `group(number)` is a main row with its hard images.
 
     limit: number of unusable records above which DataError is raised.
-    known_bad: ids of records known to be unusable, with the reasons; skipped and counted.
+    known_bad: ids (or ids and reasons) of records known to be unusable, skipped and counted.
     hard_images: number per record. Each is a further row of the batch with its own caption and
       hard texts: a batch has batch_size / (1 + hard_images) records of the epoch.
     negatives, positives: hard negative / positive captions of every row. A count of 0 leaves their
@@ -77,7 +78,7 @@ class Examples:
     image_transform: ImageTransform
     seed: int
     limit: float
-    known_bad: Mapping[str, str]
+    known_bad: Iterable[str] | Mapping[str, str] = ()
     hard_images: int = 0
     negatives: HardTexts = _NONE
     positives: HardTexts = _NONE
@@ -88,6 +89,8 @@ class Examples:
     records_per_step: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.known_bad, Mapping):
+            self.known_bad = dict.fromkeys(self.known_bad, _KNOWN)
         self._negatives_of_positive = dataclasses.replace(
             self.negatives, count=self.negatives.of_positives
         )
@@ -99,6 +102,8 @@ class Examples:
 
     def check(self) -> None:
         """Raises ValueError for invalid hard texts and options, DataError for an empty source."""
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be at least 0 and below {2**32}; got {self.seed}")
         sampling.check("negatives", self.negatives)
         sampling.check("positives", self.positives)
         sides = {"negatives": self.negatives.generators, "positives": self.positives.generators}
@@ -106,7 +111,7 @@ class Examples:
         if not len(self.source):
             raise DataError("the source holds no records")
         if self.hard_images:
-            rng = self._generator(0, "hard_images")
+            rng = _generator(self.seed, 0, "hard_images")
             check_hard_images(self.source, lambda record: self._pixels(record, rng))
         if self.noun_phrases and questions.SLOT in self.question + self.text_only_question:
             raise ValueError(
@@ -133,7 +138,7 @@ class Examples:
         """Usable hard images of the record in random order, at most `hard_images` of them."""
         assert isinstance(self.source, Findable)
         names = [name for name in dict.fromkeys(main.hard_images) if name != main.id]
-        rng = self._generator(position, "hard_images")
+        rng = _generator(self.seed, position, "hard_images")
         count = 0
         for choice in rng.permutation(len(names)):
             try:
@@ -181,7 +186,7 @@ class Examples:
 
     def _example(self, record: Record, position: int) -> Example:
         """Raises DataError for a record that cannot be used."""
-        rng = self._generator(position, "image")
+        rng = _generator(self.seed, position, "image")
         caption = _drawn_caption(record, rng)
         pixels = self._pixels(record, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
@@ -194,13 +199,13 @@ class Examples:
             foils = _foils(record, caption)
             sides["negatives"] = (self.negatives, (), ())
         if self.noun_phrases is not None:
-            rng = self._generator(position, "noun_phrases")
+            rng = _generator(self.seed, position, "noun_phrases")
             phrase = self.noun_phrases(sampling.text_of(text), rng)
             # stored hard texts belong to the whole caption, not to the phrase
             if phrase != text:
                 text = phrase
                 sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}
-        rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
+        rng = {side: _generator(self.seed, position, side) for side in ("negatives", "positives")}
         negatives, positives = (
             sampling.draw(
                 texts,
@@ -222,7 +227,7 @@ class Examples:
         question = questions.fill(template, record.questions[caption] if record.questions else None)
         views = {}
         if self.views is not None:
-            views = self.views(record.image, self._generator(position, "views"))
+            views = self.views(record.image, _generator(self.seed, position, "views"))
         return Example(record, text, pixels, negatives, positives, question, views)
 
     def _foil(
@@ -250,25 +255,26 @@ class Examples:
     def _order(self) -> order.Order:
         return order.make(self.source, self.seed, self.records_per_step)
 
-    def _generator(self, position: int, stream: str) -> np.random.Generator:
-        """Random generator of one position and purpose, independent of who draws and when.
-
-        Philox is counter-based: every position has a stream, and no state is carried from step to
-        step. A resumed run, another host and a replacement record draw the same numbers as an
-        unbroken run.
-        """
-        # Draws increment the first word of the counter; the position in the third word leaves
-        # 2**128 numbers to each stream, so streams never overlap.
-        counter = np.array([0, 0, position, 0], np.uint64)
-        key = np.array([self.seed, _STREAMS.index(stream)], np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=counter))
-
     def _refuse_known(self, name: str) -> None:
         if name in self.known_bad:
             raise DataError(self.known_bad[name])
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "_order"}
+
+
+def _generator(seed: int, position: int, stream: str) -> np.random.Generator:
+    """Random generator of one position and purpose, independent of who draws and when.
+
+    Philox is counter-based: every position has a stream, and no state is carried from step to
+    step. A resumed run, another host and a replacement record draw the same numbers as an
+    unbroken run.
+    """
+    # Draws increment the first word of the counter; the position in the third word leaves
+    # 2**128 numbers to each stream, so streams never overlap.
+    counter = np.array([0, 0, position, 0], np.uint64)
+    key = np.array([seed, _STREAMS.index(stream)], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def _drawn_caption(record: Record, rng: np.random.Generator) -> int:

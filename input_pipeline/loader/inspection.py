@@ -33,8 +33,7 @@ _LINES_WARNING = 0.01
 
 # samples of a report
 _SAMPLES = 4
-# fields of a report of which the first one that is not empty stands for all parts
-_FIRST = ("wordless", "first_bad", "first_several", "first_marker")
+_COUNTERS = ("counts", "words", "sizes", "kinds")  # fields of a report
 # texts by which tables mark a missing one, beside those without a letter or digit ("###")
 _MARKERS = ("none", "nan", "null", "n/a")
 
@@ -50,57 +49,50 @@ class Sample(NamedTuple):
 @dataclass
 class Report:
     """Result of an inspection; `str(report)` is the printed text. Its size does not depend on the
-    number of records. first_, last_bad: "id: reason".
+    number of records.
+
+    counts: of records that were looked at ("looked_at") and of these "bad", "without_image", with
+      "negatives" and with "positives"; of "captions" and of these "several_lines"; of texts that
+      are "markers"; with a tokenizer of "tokens", "unknown_tokens" and of "full_captions", which
+      reach the context length.
+    first: name of such a count -> the first one, with the id of its record.
+    kinds: "SIDE/KIND" -> hard texts.   sampled: usable records spread over the source.   spare:
+      other ones, in place of bad ones.   text_versions: of stored texts.
     """
 
     total: int  # records of the source
     wordless: str = ""  # a class that is no word, if most are (record_validation.wordless)
-    looked_at: int = 0
-    bad: int = 0  # records
-    first_bad: str = ""
-    last_bad: str = ""
-    captions: int = 0
-    words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
-    several_lines: int = 0  # captions
-    first_several: str = ""  # id of its record
-    markers: int = 0  # captions and hard texts
-    first_marker: str = ""  # and the id of its record
-    sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
-    without_image: int = 0  # records
-    with_negatives: int = 0
-    with_positives: int = 0
-    kinds: collections.Counter[str] = field(default_factory=collections.Counter)  # SIDE/KIND
-    tokens: int = 0  # the rest only with a tokenizer
-    unknown_tokens: int = 0
-    full_captions: int = 0  # reach the context length: cut, or just as long
     context_length: int = 0
-    sampled: list[int] = field(default_factory=list)  # usable records spread over the source
-    spare: list[int] = field(default_factory=list)  # other ones, in place of bad ones
-    text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
+    counts: collections.Counter[str] = field(default_factory=collections.Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    last_bad: str = ""  # "id: reason", as first["bad"]
+    words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
+    sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
+    kinds: collections.Counter[str] = field(default_factory=collections.Counter)
+    sampled: list[int] = field(default_factory=list)
+    spare: list[int] = field(default_factory=list)
+    text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def merged(self, later: "Report") -> "Report":
         """The report of these records and of later ones of the same source."""
-        sums = {
-            name: value + getattr(later, name)
-            for name, value in vars(self).items()
-            if isinstance(value, int | list | collections.Counter)
-        }
-        sums["spare"] = sums["spare"][:_SAMPLES]
-        same = {"total": self.total, "context_length": self.context_length}
-        first = {name: getattr(self, name) or getattr(later, name) for name in _FIRST}
-        last = {"last_bad": later.last_bad or self.last_bad}
-        return dataclasses.replace(self, **sums | same | first | last)
+        return dataclasses.replace(
+            self,
+            wordless=self.wordless or later.wordless,
+            first=later.first | self.first,
+            last_bad=later.last_bad or self.last_bad,
+            sampled=self.sampled + later.sampled,
+            spare=(self.spare + later.spare)[:_SAMPLES],
+            **{name: getattr(self, name) + getattr(later, name) for name in _COUNTERS},
+        )
 
     def to_json(self) -> str:
         return json.dumps(vars(self))
 
     @classmethod
-    def of_json(cls, text: str) -> "Report":
+    def from_json(cls, text: str) -> "Report":
         values = json.loads(text)
-        counts = {int(number): count for number, count in values["words"].items()}
-        values |= {"words": collections.Counter(counts)}
-        values |= {name: collections.Counter(values[name]) for name in ("sizes", "kinds")}
-        return cls(**values)
+        values["words"] = {int(number): count for number, count in values["words"].items()}
+        return cls(**values | {name: collections.Counter(values[name]) for name in _COUNTERS})
 
     def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
         """Checks the stored hard texts against the sides that training draws from.
@@ -112,41 +104,40 @@ class Report:
         sampling.check_stored(
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
         )
-        stored = {"negatives": self.with_negatives, "positives": self.with_positives}
-        is_part = self.looked_at < self.total
+        looked_at = self.counts["looked_at"]
+        is_part = looked_at < self.total
         more = "; training looks at more of them with config.input.preview=N" if is_part else ""
         for side, texts in sides.items():
             names = [*texts.shares]
-            has = dict.fromkeys(names, stored[side])
-            has[sampling.OTHER_CAPTIONS] = self.captions > self.looked_at
+            has = dict.fromkeys(names, self.counts[side])
+            has[sampling.OTHER_CAPTIONS] = self.counts["captions"] > looked_at
             is_without = not texts.generators and not any(has[name] for name in names)
-            if texts.count and self.looked_at and is_without:
+            if texts.count and looked_at and is_without:
                 raise DataError(
                     f"{side}: {texts.count} texts {' or '.join(map(repr, names))} are required, "
-                    f"but none of the {self.looked_at:,} records looked at has any; name a "
+                    f"but none of the {looked_at:,} records looked at has any; name a "
                     f"generator in `generators`, or a column that holds them{more}"
                 )
-            of_kind = f"{sampling.FROM_RECORD}:"
-            wanted = [name for name in names if name.startswith(of_kind)] if texts.count else []
+            prefix = f"{sampling.FROM_RECORD}:"
+            wanted = [name for name in names if name.startswith(prefix)] if texts.count else []
             found = self._kinds_of(side)
-            lacking = [name for name in wanted if name.removeprefix(of_kind) not in found]
-            if self.looked_at and lacking:
+            lacking = [name for name in wanted if name.removeprefix(prefix) not in found]
+            if looked_at and lacking:
                 raise DataError(
-                    f"{side}: none of the {self.looked_at:,} records looked at has a text for "
+                    f"{side}: none of the {looked_at:,} records looked at has a text for "
                     f"{' and '.join(map(repr, lacking))}; their kinds are {sorted(found)}, which "
                     f"the source's option {side.removesuffix('s')}_kinds_column reads{more}"
                 )
 
     def unused(self, sides: Mapping[str, HardTexts]) -> list[str]:
         """Warnings of sides that take none of the stored hard texts."""
-        stored = {"negatives": self.with_negatives, "positives": self.with_positives}
         return [
-            f"the {side} in {stored[side]:,} of {self.looked_at:,} records, kinds "
+            f"the {side} in {self.counts[side]:,} of {self.counts['looked_at']:,} records, kinds "
             f"{sorted(self._kinds_of(side))}, are not used, since input.{side}.generators are "
             f"{[*texts.shares]}; {sampling.FROM_RECORD!r} takes texts of any kind"
             for side, texts in sides.items()
             if texts.count
-            and stored[side]
+            and self.counts[side]
             and not self._kinds_of(side) & {*texts.shares}
             and not any(name.startswith(sampling.FROM_RECORD) for name in texts.shares)
         ]
@@ -156,66 +147,68 @@ class Report:
 
     def check_tokenizer(self) -> None:
         """Raises ValueError if the tokenizer does not know most of the words."""
-        if self.unknown_tokens > _UNKNOWN_LIMIT * self.tokens:
+        unknown, tokens = self.counts["unknown_tokens"], self.counts["tokens"]
+        if unknown > _UNKNOWN_LIMIT * tokens:
             raise ValueError(
-                f"{self.unknown_tokens / self.tokens:.0%} of the tokens of the first captions "
+                f"{unknown / tokens:.0%} of the tokens of the first captions "
                 'stand for words that the tokenizer does not know: choose another one ("bytes" '
                 'knows all; vlc-jax check --words writes a list for "words")'
             )
 
     def __str__(self) -> str:
+        counts = self.counts
+        usable_records = counts["looked_at"] - counts["bad"]
         lines = [
-            f"{self.looked_at:,} of {self.total:,} records looked at: "
-            f"{self.looked_at - self.bad:,} usable, {self.bad:,} bad"
+            f"{counts['looked_at']:,} of {self.total:,} records looked at: "
+            f"{usable_records:,} usable, {counts['bad']:,} bad"
         ]
-        usable_records = self.looked_at - self.bad
         if usable_records:
             lines.append(
-                f"{self.captions:,} captions ({self.captions / usable_records:.2f} per record), "
-                f"negatives in {self.with_negatives:,} records, positives in "
-                f"{self.with_positives:,}"
+                f"{counts['captions']:,} captions ({counts['captions'] / usable_records:.2f} per "
+                f"record), negatives in {counts['negatives']:,} records, positives in "
+                f"{counts['positives']:,}"
             )
             common = ", ".join(f"{size} ({n:,})" for size, n in self.sizes.most_common(3))
             lines.append(f"image sizes: {len(self.sizes):,} different, most often {common}")
-            if self.without_image:
-                lines.append(f"{self.without_image:,} records without an image")
+            if counts["without_image"]:
+                lines.append(f"{counts['without_image']:,} records without an image")
             lines += ["words per caption:", *histogram(self.words)]
         lines += [f"warning: {warning}" for warning in self.warnings()]
-        if self.bad:
-            lines.append(f"first bad record: {self.first_bad}")
+        if counts["bad"]:
+            lines.append(f"first bad record: {self.first['bad']}")
         return "\n".join(lines)
 
     def warnings(self) -> list[str]:
         """Warnings about data that can be used but are probably not as intended."""
-        lines = []
+        lines, counts, captions = [], self.counts, self.counts["captions"]
         if self.wordless:
             lines.append(
                 f"classes such as {self.wordless!r} are no words, and their captions have these "
                 "names: name the folders of classes (or links to them) by words, or train on a "
                 "table of captions"
             )
-        if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
-            share = self.unknown_tokens / self.tokens
+        if counts["unknown_tokens"] > _UNKNOWN_WARNING * counts["tokens"]:
             lines.append(
-                f"{share:.0%} of the tokens stand for words unknown to the tokenizer: all "
-                "of them look the same to the model"
+                f"{counts['unknown_tokens'] / counts['tokens']:.0%} of the tokens stand for words "
+                "unknown to the tokenizer: all of them look the same to the model"
             )
-        if self.captions and self.full_captions > _CUT_WARNING * self.captions:
+        if counts["full_captions"] > _CUT_WARNING * captions:
             lines.append(
-                f"{self.full_captions / self.captions:.0%} of the captions reach the "
-                f"context length of {self.context_length} tokens and may be cut"
+                f"{counts['full_captions'] / captions:.0%} of the captions reach the context "
+                f"length of {self.context_length} tokens and may be cut"
             )
-        count = self.several_lines
-        if 0 < count <= max(1, _LINES_WARNING * self.captions):
+        count = counts["several_lines"]
+        if 0 < count <= max(1, _LINES_WARNING * captions):
             lines.append(
-                f"{count:,} of {self.captions:,} captions have several lines, the first that of "
-                f"{self.first_several}; if a quotation mark is not closed there, set "
+                f"{count:,} of {captions:,} captions have several lines, the first that of "
+                f"{self.first['several_lines']}; if a quotation mark is not closed there, set "
                 "quoting=False"
             )
-        if self.markers:
+        if counts["markers"]:
             lines.append(
-                f"{self.markers:,} captions and hard texts say nothing, first {self.first_marker}, "
-                "and are trained on as they are: where a text is missing leave the cell empty"
+                f"{counts['markers']:,} captions and hard texts say nothing, first "
+                f"{self.first['markers']}, and are trained on as they are: where a text is missing "
+                "leave the cell empty"
             )
         return lines
 
@@ -268,8 +261,8 @@ def look(
     number = len(indices) if number is None else number
     # Four samples, spread evenly; spare ones replace samples that turn out bad.
     spread = [round(i * max(0, number - 1) / (_SAMPLES - 1)) for i in range(_SAMPLES)]
-    of_all = range(number) if isinstance(indices, range) else indices
-    sampled = {of_all[position] for position in spread} if number else set[int]()
+    all_parts = range(number) if isinstance(indices, range) else indices
+    sampled = {all_parts[position] for position in spread} if number else set[int]()
 
     def read(index: int) -> tuple[str, Sample | None, str]:
         name = f"record {index}"
@@ -282,11 +275,11 @@ def look(
 
     # Threads read ahead, but the report is filled in order: the same data give the same report.
     for index, (name, sample, reason) in zip(indices, _ahead(read, indices, threads), strict=True):
-        report.looked_at += 1
+        report.counts["looked_at"] += 1
         if sample is None:
-            report.bad += 1
+            report.counts["bad"] += 1
             report.last_bad = f"{name}: {reason}"
-            report.first_bad = report.first_bad or report.last_bad
+            report.first.setdefault("bad", report.last_bad)
             continue
         _count(report, sample, tokenizer)
         if index in sampled:
@@ -344,36 +337,36 @@ def preview(
 
 def check_report(report: Report, max_bad_share: float) -> None:
     """Raises DataError if too many records are bad; see `preview`."""
-    limit = max_bad_share * report.total
-    if report.looked_at < report.total:
+    limit, looked_at = max_bad_share * report.total, report.counts["looked_at"]
+    if looked_at < report.total:
         # mean and, nearly, variance of a binomial
-        expected = max_bad_share * report.looked_at
+        expected = max_bad_share * looked_at
         limit = min(limit, expected + 3 * math.sqrt(expected))
-    record_validation.check_count(report.bad, report.last_bad, limit, report.looked_at)
+    record_validation.check_count(report.counts["bad"], report.last_bad, limit, looked_at)
 
 
 def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
     record, pixels, captions = sample
     texts = [record.captions[position] for position in captions]
-    report.captions += len(texts)
+    counts = report.counts
+    counts["captions"] += len(texts)
     if several := sum(isinstance(text, str) and "\n" in text for text in texts):
-        report.several_lines += several
-        report.first_several = report.first_several or record.id
+        counts["several_lines"] += several
+        report.first.setdefault("several_lines", record.id)
     report.words.update(len(str(text).split()) for text in texts)
-    # a single number for pooled features
-    size = "x".join(map(str, pixels.shape[1::-1]))
     if record.image is None:
-        report.without_image += 1
+        counts["without_image"] += 1
     else:
-        report.sizes[size] += 1
+        # a single number for pooled features
+        report.sizes["x".join(map(str, pixels.shape[1::-1]))] += 1
     for text in [*texts, *itertools.chain(*record.negatives, *record.positives)]:
         if isinstance(text, str) and _is_marker(text):
-            report.markers += 1
-            report.first_marker = report.first_marker or f"{text!r} of {record.id}"
-    report.with_negatives += _has_others(record, record.negatives)
-    report.with_positives += _has_others(record, record.positives)
-    for side, of in (("negatives", record.negative_kinds), ("positives", record.positive_kinds)):
-        report.kinds.update(f"{side}/{kind}" for kind in {*itertools.chain(*of)})
+            counts["markers"] += 1
+            report.first.setdefault("markers", f"{text!r} of {record.id}")
+    for side in ("negatives", "positives"):
+        counts[side] += _has_others(record, getattr(record, side))
+        kinds = {*itertools.chain(*getattr(record, f"{side.removesuffix('s')}_kinds"))}
+        report.kinds.update(f"{side}/{kind}" for kind in kinds)
     if tokenizer is None:
         return
     # also of vectors: raises DataError for a text that has none
@@ -383,11 +376,11 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
     report.context_length = tokenizer.context_length
     is_end = tokens == tokenizer.eos_id
     # the end token may be the padding, too (SigLIP): then only the first one ends the text
-    report.full_captions += int((is_end[:, -1] & ~is_end[:, :-1].any(axis=1)).sum())
+    counts["full_captions"] += int((is_end[:, -1] & ~is_end[:, :-1].any(axis=1)).sum())
     if tokenizer.unk_id is not None:
         special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
-        report.tokens += int((~special).sum())
-        report.unknown_tokens += int(((tokens == tokenizer.unk_id) & ~special).sum())
+        counts["tokens"] += int((~special).sum())
+        counts["unknown_tokens"] += int(((tokens == tokenizer.unk_id) & ~special).sum())
 
 
 def _is_marker(text: str) -> bool:

@@ -16,7 +16,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -35,7 +35,6 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
 # "endless": Grain wants a length, and positions must stay below 2**64
 _NUM_STEPS = 2**48
-_KNOWN = "was found unusable earlier"
 # A record takes far less, but a read from hanging storage may never end; and a scheduler that sent
 # SIGTERM often kills half a minute later.
 _CLOSE_PATIENCE_S = 10.0
@@ -53,10 +52,14 @@ class Batches:
     examples: Examples
     tokenizer: Tokenizer
     batch_size: int
-    process_index: int
-    process_count: int
+    process_index: int = 0
+    process_count: int = 1
 
     def __post_init__(self) -> None:
+        hard_images = self.examples.hard_images
+        _check_batch_size(self.batch_size, self.process_count, hard_images)
+        _check_range("process_index", self.process_index, 0, self.process_count)
+        self.examples.records_per_step = self.batch_size // (1 + hard_images)
         self.rows = self.batch_size // self.process_count
         self.first_row = self.process_index * self.rows
 
@@ -119,12 +122,12 @@ class Batches:
 
     def _stored_texts(self, rows: list[Example], negatives: int, positives: int) -> Batch:
         stored = [row.pixels for row in rows]
-        arrays = stored_features.batch_of(stored, [[row.caption] for row in rows], 1, "text")
+        arrays = stored_features.text_arrays(stored, [[row.caption] for row in rows], 1, "text")
         arrays = {name: array[:, 0] for name, array in arrays.items()}
         texts = [row.negatives for row in rows]
-        arrays |= stored_features.batch_of(stored, texts, negatives, "negative_text")
+        arrays |= stored_features.text_arrays(stored, texts, negatives, "negative_text")
         texts = [row.positives for row in rows]
-        return arrays | stored_features.batch_of(stored, texts, positives, "positive_text")
+        return arrays | stored_features.text_arrays(stored, texts, positives, "positive_text")
 
     def sequence(self, first: int, count: int, bad: dict[str, str]) -> Iterator[Example]:
         """Examples of positions first ... first + count - 1, in whole groups.
@@ -305,54 +308,44 @@ def make_train(
     tokenizer: Tokenizer,
     image_transform: ImageTransform,
     *,
-    batch_size: int,
-    seed: int,
     start_step: int = 0,
-    process_index: int = 0,
-    process_count: int = 1,
     workers: int = 0,
     threads: int = 2,
     max_bad_share: float = 0.01,
-    known_bad: Iterable[str] | Mapping[str, str] = (),
     **options: Any,
 ) -> Loader:
     """Makes the loader of a training run; it starts to make batches at once.
 
-    batch_size: rows of the global batch; every host makes batch_size / process_count of them.
     start_step: step of the first batch.
     workers: processes that make batches; 0: `threads` threads of this process, which are enough if
       the work is decoding images (Pillow releases the interpreter lock). Each worker has `threads`
       threads, too.
     max_bad_share: share of the source's records; more unusable ones raise DataError.
-    known_bad: ids (or ids and reasons) of records known to be unusable, skipped and counted.
-    options: further fields of `Examples`: hard images, hard texts, noun phrases, questions, views.
+    options: further fields of `Batches` and `Examples`. batch_size: rows of the global batch; every
+      host, process_index of process_count, makes batch_size / process_count of them. seed, hard
+      images, hard texts, noun phrases, questions, views.
     Raises ValueError for invalid numbers, for a source without hard images and for texts that were
     prepared with another version of a generator.
     """
-    hard_images = options.get("hard_images", 0)
-    _check_batch_size(batch_size, process_count, hard_images)
-    options["records_per_step"] = batch_size // (1 + hard_images)
-    for name, value, low, high in (
-        ("process_index", process_index, 0, process_count),
-        ("seed", seed, 0, 2**32),
-        ("start_step", start_step, 0, _NUM_STEPS),
-        ("workers", workers, 0, 1024),
-        ("threads", threads, 1, 1024),
-    ):
-        if not low <= value < high:
-            raise ValueError(f"{name} must be at least {low} and below {high}; got {value}")
+    _check_range("start_step", start_step, 0, _NUM_STEPS)
+    _check_range("workers", workers, 0, 1024)
+    _check_range("threads", threads, 1, 1024)
     if not 0 <= max_bad_share <= 1:
         raise ValueError(f"max_bad_share is a share in [0, 1]; got {max_bad_share}")
-    if not isinstance(known_bad, Mapping):
-        known_bad = dict.fromkeys(known_bad, _KNOWN)
+    fields = options.keys() & {field.name for field in dataclasses.fields(Batches)}
+    share = {name: options.pop(name) for name in fields}
     limit = max_bad_share * len(source)
-    examples = Examples(source, image_transform, seed, limit, known_bad, **options)
-    examples.check()
+    batches = Batches(Examples(source, image_transform, limit=limit, **options), tokenizer, **share)
+    batches.examples.check()
     if isinstance(source, Sharded):
         # discards earlier reads (the preview's), which are not the run's
         source.take_counts()
-    batches = Batches(examples, tokenizer, batch_size, process_index, process_count)
     return Loader(batches, start_step=start_step, workers=workers, threads=threads)
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value < high:
+        raise ValueError(f"{name} must be at least {low} and below {high}; got {value}")
 
 
 def _check_batch_size(batch_size: int, process_count: int, hard_images: int) -> None:

@@ -27,7 +27,7 @@ def fill(template: str, question: str | None) -> str:
     return template.replace(SLOT, question)
 
 
-def of_images(
+def image_questions(
     tokenizer: Tokenizer, template: str, images: Sequence[ImageLike]
 ) -> dict[str, np.ndarray]:
     """{"question": token ids of the question about each image}; {} for an empty template.

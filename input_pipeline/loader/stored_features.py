@@ -94,7 +94,7 @@ def unpack(data: bytes) -> Stored:
     return Stored(parts["image"], parts["text"], texts)
 
 
-def batch_of(
+def text_arrays(
     rows: Sequence[Stored], texts: Sequence[Sequence[Caption]], count: int, name: str
 ) -> dict[str, np.ndarray]:
     """Features of each row's texts as arrays `{name}_{part}` (rows, count, ...); {} for count 0.

@@ -8,6 +8,6 @@
   contrast.py  hard negatives and hard positives of a caption
   hard_image.py  a picture with two objects or colours exchanged, and its caption
   questions.py  the question that a caption answers; conversations.py  conversations about scenes
-Their users: `sources/scenes.py` (pictures with captions), `hard_texts/scenes.py` (generators by
-name), `benchmarks/scenes.py` (evaluation sets).
+Their users: `sources/scene_records.py` (pictures with captions), `hard_texts/scene_texts.py`
+(generators by name), `benchmarks/scene_cases.py` (evaluation sets).
 """

@@ -140,9 +140,9 @@ class Cells(NamedTuple):
         texts = per_caption(self.as_list(column), column, captions, self.name)
         cell = read(self.row, kinds_column, self.name)
         if cell in (None, "", []):
-            return [[text for text in of_caption if text.strip()] for of_caption in texts], []
+            return [[text for text in caption_texts if text.strip()] for caption_texts in texts], []
         if isinstance(cell, str):
-            kinds = [[cell] * len(of_caption) for of_caption in texts]
+            kinds = [[cell] * len(caption_texts) for caption_texts in texts]
         else:
             value = cell if isinstance(cell, list) else [cell]
             kinds = per_caption(value, kinds_column, captions, self.name)
@@ -151,7 +151,7 @@ class Cells(NamedTuple):
                 f"{self.name}: {kinds_column!r} holds a kind for every text of {column!r}; got "
                 f"{cell!r}"
             )
-        masks = [[bool(text.strip()) for text in of_caption] for of_caption in texts]
+        masks = [[bool(text.strip()) for text in caption_texts] for caption_texts in texts]
         return (
             [[*itertools.compress(*pair)] for pair in zip(texts, masks, strict=True)],
             [[*itertools.compress(*pair)] for pair in zip(kinds, masks, strict=True)],

@@ -117,8 +117,8 @@ def _attach_texts(
     """
     paths = {kind: [*map(Path, joined_names(names))] for kind, names in files.items()}
     lines = {
-        kind: [_read_lines(path, len(annotations)) for path in of_kind]
-        for kind, of_kind in paths.items()
+        kind: [_read_lines(path, len(annotations)) for path in kind_paths]
+        for kind, kind_paths in paths.items()
     }
     texts: dict[str, list[list[str]]] = collections.defaultdict(list)
     kinds: dict[str, list[list[str]]] = collections.defaultdict(list)
@@ -133,7 +133,7 @@ def _attach_texts(
         kinds[str(annotation["image_id"])].append([kind for kind, _ in present])
     for row in rows:
         row |= {side: texts[row["id"]], f"{side}_kinds": kinds[row["id"]]}
-    return {str(path): tables.sha256(path) for of_kind in paths.values() for path in of_kind}
+    return {str(path): tables.sha256(path) for kind_paths in paths.values() for path in kind_paths}
 
 
 def _read_lines(path: Path, count: int) -> list[str]:

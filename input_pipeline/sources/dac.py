@@ -104,12 +104,12 @@ class DacSource:
             case {"caption": list(texts)} | list(texts):
                 pass
             case {"image": {"width": w, "height": h}, "annotations": list(segments)}:
-                texts = self._of_segments(path, segments, w, h)
+                texts = self._segment_texts(path, segments, w, h)
             case _:
                 raise DataError(f"{path} has none of the forms {_FORMS}")
         return _checked(path, texts)
 
-    def _of_segments(self, path: Path, segments: list[Any], width: Any, height: Any) -> list[Any]:
+    def _segment_texts(self, path: Path, segments: list[Any], width: Any, height: Any) -> list[Any]:
         """Captions of the segments that are large enough."""
         if not all(isinstance(side, int) and side > 0 for side in (width, height)):
             raise DataError(f"{path}: width and height are pixels; got {width!r} and {height!r}")

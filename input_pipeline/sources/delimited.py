@@ -61,14 +61,14 @@ def holds_rows(lines: Sequence[bytes], columns: int, delimiter: str) -> bool:
 class CountedLines:
     """Iterator over the lines of a binary file as text.
 
-    position: after the last line.   of_row: lines since `begin_row`, as bytes.
+    position: after the last line.   row_lines: lines since `begin_row`, as bytes.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._waiting: collections.deque[bytes] = collections.deque()
         self.position = 0
-        self.of_row: list[bytes] = []
+        self.row_lines: list[bytes] = []
 
     def __iter__(self) -> "CountedLines":
         return self
@@ -76,16 +76,16 @@ class CountedLines:
     def __next__(self) -> str:
         line = self._waiting.popleft() if self._waiting else next(self._file)
         self.position += len(line)
-        self.of_row.append(line)
+        self.row_lines.append(line)
         return line.removeprefix(codecs.BOM_UTF8).decode("utf-8")
 
     def begin_row(self) -> int:
         """Position of the next line, which begins a row."""
-        self.of_row.clear()
+        self.row_lines.clear()
         return self.position
 
     def give_back(self) -> None:
         """Makes all lines of the row but its first the next ones."""
-        further = self.of_row[1:]
+        further = self.row_lines[1:]
         self._waiting.extendleft(reversed(further))
         self.position -= sum(map(len, further))

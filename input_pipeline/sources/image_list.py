@@ -63,6 +63,6 @@ def below(folder: Path) -> tuple[list[str], list[str]]:
         inner = os.path.relpath(parent, folder).removeprefix(os.curdir)
         for name in files:
             if not name.startswith("."):
-                of_kind = images if name.lower().endswith(image_ops.suffixes()) else others
-                of_kind.append(os.path.join(inner, name))
+                names = images if name.lower().endswith(image_ops.suffixes()) else others
+                names.append(os.path.join(inner, name))
     return sorted(images, key=os.path.split), sorted(others, key=os.path.split)

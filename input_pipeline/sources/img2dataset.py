@@ -56,12 +56,12 @@ class Img2datasetSource:
         self._fields = (*_META_FIELDS, *meta_columns)
         self._paths = _tar_files(tars)
         with ThreadPoolExecutor(_THREADS if isinstance(self._paths[0], StorePath) else 1) as pool:
-            of_tars = list(pool.map(_samples, self._paths))
-        self._keys = np.concatenate([each.keys for each in of_tars])
-        self._spans = np.concatenate([each.spans for each in of_tars])
-        self._tars = np.repeat(np.arange(len(of_tars)), [len(each.keys) for each in of_tars])
-        left_out = sum((Counter(each.left_out) for each in of_tars), Counter[str]())
-        names = [(path.name, each.digest) for path, each in zip(self._paths, of_tars, strict=True)]
+            read = list(pool.map(_samples, self._paths))
+        self._keys = np.concatenate([each.keys for each in read])
+        self._spans = np.concatenate([each.spans for each in read])
+        self._tars = np.repeat(np.arange(len(read)), [len(each.keys) for each in read])
+        left_out = sum((Counter(each.left_out) for each in read), Counter[str]())
+        names = [(path.name, each.digest) for path, each in zip(self._paths, read, strict=True)]
         digest = hashlib.sha256(json.dumps(names).encode())
         self._mention(left_out, tars)
         self.fingerprint = "/".join(("img2dataset", digest.hexdigest()[:32], *meta_columns))

@@ -54,17 +54,17 @@ class LabelledSource:
         if not folder.is_dir():
             raise ValueError(f"there is no folder {folder}, the `path` of a data set with labels")
         file = folder / CLASS_NAMES
-        names = _of_file(file, functools.partial(prompt_texts.read, option="class_names"))
+        names = _read_file(file, functools.partial(prompt_texts.read, option="class_names"))
         self._images, form = _open(folder, split, image, label, len(names))
         known = tuple(self._images.classes)
         if form == "ObjectNet":
             # CLIP_benchmark's names
             known = tuple(name.lower() for name in _objectnet(folder).values())
-        names = _of_file(file, lambda path: prompt_texts.class_names(path, known))
+        names = _read_file(file, lambda path: prompt_texts.class_names(path, known))
         self.classes = names or tuple(name.replace("_", " ") for name in known)
         # then numbers are words: MNIST's are
         self.has_names = bool(names)
-        self.templates = _of_file(folder / TEMPLATES, prompt_texts.templates)
+        self.templates = _read_file(folder / TEMPLATES, prompt_texts.templates)
         content = hashlib.sha256(json.dumps([self.classes, self.templates]).encode()).hexdigest()
         self.fingerprint = f"labelled/{split}/{self._images.fingerprint}/{content[:16]}"
 
@@ -95,16 +95,16 @@ def _open(
                 raise ValueError(f"{folder} needs {CLASS_NAMES}: tars have no names of classes")
             return LabelledTars(folder / each, names), "tars"
         if files := labelled_parquet.files_of(folder, each):
-            of_files = labelled_parquet.LabelledParquet(files, image, label, names)
-            return of_files, "Parquet"
+            parquet = labelled_parquet.LabelledParquet(files, image, label, names)
+            return parquet, "Parquet"
     below = ("", "*/", "*/*/")
     if infos := sorted(info for each in below for info in folder.glob(f"{each}dataset_info.json")):
         if len(infos) > 1:
             folders = ", ".join(str(info.parent) for info in infos)
             raise ValueError(f"{folder} holds several prepared data sets: take one of {folders}")
         known = json_annotations.load(infos[0]).get("splits", [])
-        of_set = [part.get("name") for part in known]
-        chosen = next((each for each in splits if each in of_set), split)
+        set_splits = [part.get("name") for part in known]
+        chosen = next((each for each in splits if each in set_splits), split)
         options = {"image": image or _IMAGE, "label": label or _LABEL, "templates": ()}
         return TfdsSource(chosen, directory=infos[0].parent, **options), "tfds"
     if mapping := _objectnet(folder):
@@ -136,7 +136,7 @@ def _objectnet(folder: Path) -> dict[str, str]:
     return {name: str(labels[name]) for name in sorted(labels) if labels[name] in shared}
 
 
-def _of_file(file: Path, read: Callable[[Path], Any]) -> Any:
+def _read_file(file: Path, read: Callable[[Path], Any]) -> Any:
     """What `read` makes of a file; () without it. Its ValueErrors become DataErrors."""
     try:
         return read(file) if file.is_file() else ()

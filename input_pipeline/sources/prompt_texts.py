@@ -52,7 +52,7 @@ def class_names(
             )
         names = dict(zip(keys, names, strict=True))
     if isinstance(names, dict):
-        names = _of_object(names, known, where)
+        names = _object_names(names, known, where)
     names = _texts(names, where)
     if known and len(names) != len(known):
         raise ValueError(
@@ -105,7 +105,7 @@ def _by_key(
     return {key: rest.replace("_", " ") for key, rest in zip(keys, rests, strict=True)}
 
 
-def _of_object(names: Mapping[Any, Any], known: Sequence[str], where: str) -> list[Any]:
+def _object_names(names: Mapping[Any, Any], known: Sequence[str], where: str) -> list[Any]:
     """Values of an object, in the order of `known`, or of their numbers from 0 on.
 
     A value may be a pair of id and name, as in Keras' imagenet_class_index.json.
@@ -193,13 +193,13 @@ def read(texts_or_file: Texts, option: str) -> Any:
         raise ValueError(f"{option}: cannot read {file}: {error}") from error
     lines = [line.strip() for line in text.rstrip().split("\n")]
     if any(map(_CODE.fullmatch, lines)):
-        return _of_code(text, f"{option}: {file}")
+        return _code_value(text, f"{option}: {file}")
     if "" in lines[:-1] and option == "class_names":
         raise ValueError(f"line {lines.index('') + 1} of {file} is blank, where a class has a name")
     return [line for line in lines if line]
 
 
-def _of_code(text: str, where: str) -> Any:
+def _code_value(text: str, where: str) -> Any:
     """Texts of a list, a dict or a part of one in Python, lambdas and f-strings as templates."""
     # without commas, Python would join the strings of two lines
     text = re.sub(r"""(["'])[ \t]*$""", r"\1,", text, flags=re.MULTILINE)

@@ -44,8 +44,6 @@ class RecordsSource(row_records.RowRecords):
     join_rows: whether the rows of one image are one record, with the captions and hard texts of all
       of them and the id of the first; else each row is a record.
     columns: fields of `row_records.Columns`, which names the columns.
-    split_column: the column of split names; only rows of `split` are taken, and "train+restval"
-      takes both.
     holdout: without a split column, this share of the images (by a hash of their names: see
       `sources/holdout.py`) is left out of `split="train"` and is "validation" (or "val", "test").
       split="all" takes every row.
@@ -75,7 +73,6 @@ class RecordsSource(row_records.RowRecords):
         *,
         path: str | Path,
         image_folder: str | Path | None = None,
-        split_column: str | None = None,
         holdout: float = 0.0,
         exclude: str | Path | None = None,
         quoting: bool = True,
@@ -86,12 +83,12 @@ class RecordsSource(row_records.RowRecords):
             raise ValueError("this source needs `path`, the table of image names and captions")
         if not 0 <= holdout < 1:
             raise ValueError(f"holdout is a share in [0, 1); got {holdout}")
-        self._split, self._split_column, self._holdout = split, split_column, holdout
-        self._has_holdout = holdout > 0 and split_column is None
+        self._split, self._holdout = split, holdout
         super().__init__(
             _folder(any_path.of(path)) if image_folder is None else Path(image_folder),
             row_records.Columns(**columns),
         )
+        self._has_holdout = holdout > 0 and self.columns.split_column is None
         self.finds_more = self.columns.negative_image_column is not None
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
@@ -108,7 +105,7 @@ class RecordsSource(row_records.RowRecords):
             self.digests[str(exclude)] = tables.sha256(Path(exclude))
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
-        self.columns.check(self._table, split_column=self._split_column)
+        self.columns.check(self._table)
         # rows of the records; position of each record's first row, None: each row is a record
         self._index: np.ndarray | range
         self._first: np.ndarray | None = None
@@ -187,7 +184,8 @@ class RecordsSource(row_records.RowRecords):
         and the positions of its first rows. Checks that ids are unique.
         """
         everything = self._split == "all"
-        if not (everything or self._split == "train" or self._split_column or self._has_holdout):
+        has_splits = self.columns.split_column is not None or self._has_holdout
+        if not (everything or self._split == "train" or has_splits):
             raise ValueError(f"split {self._split!r} of {self._table.path}: {self._split_advice}")
         chosen = np.ones(len(self._table), bool)
         is_held_out = self._split in HELD_OUT or self._split in ("train", "all")
@@ -197,9 +195,9 @@ class RecordsSource(row_records.RowRecords):
                 f"{HELD_OUT[0]!r} (or {', '.join(map(repr, HELD_OUT[1:]))}, the same rows); 'all' "
                 "takes every row"
             )
-        by_split = not everything and (self._split_column is not None or self._has_holdout)
+        by_split = not everything and has_splits
         # Keys need a pass over all rows: only if the choice of rows depends on their content.
-        divides = "split" if self._split_column is not None else "image"
+        divides = "split" if self.columns.split_column is not None else "image"
         key_names = [divides] if by_split else []
         key_names += ["image"] if (join_rows or excluded) and "image" not in key_names else []
         key_names += ["identity"] if excluded else []
@@ -244,12 +242,12 @@ class RecordsSource(row_records.RowRecords):
     def images_per_split(self) -> dict[str, int]:
         """Numbers of different images, by the split column or the holdout."""
         keys = self._keys("image")["image"]
-        if self._split_column is None:
+        if self.columns.split_column is None:
             held = holdouts.held_out(keys, self._holdout) & self._has_holdout
             splits = np.where(held, HELD_OUT[0], "train")
         else:
             splits = np.array(
-                [str((row or {}).get(self._split_column)) for row in self._table.rows()]
+                [str((row or {}).get(self.columns.split_column)) for row in self._table.rows()]
             )
         readable = keys != row_keys.UNREADABLE
         names = np.unique(splits[readable])
@@ -280,7 +278,7 @@ class RecordsSource(row_records.RowRecords):
 
     def _texts(self, *key_names: str) -> dict[str, row_keys.Text]:
         """Functions row -> text to hash, by cache keys that name everything the text depends on."""
-        image, split = self.columns.image_column, self._split_column
+        image, split = self.columns.image_column, self.columns.split_column
         folder = os.path.abspath(self._folder)
         file_key = image_files.FileKeys(folder, not holdouts.is_exact(len(self._table)))
         texts: dict[str, tuple[str, row_keys.Text]] = {
@@ -294,7 +292,7 @@ class RecordsSource(row_records.RowRecords):
 
     def _belongs(self, keys: np.ndarray) -> np.ndarray:
         """Mask of the rows of the split, by the keys of their images or of the split's column."""
-        if self._split_column is not None:
+        if self.columns.split_column is not None:
             chosen = np.isin(keys, row_keys.hashes([self._split, *self._split.split("+")]))
         else:
             # By image, not by row: all captions of an image are on the same side.
@@ -307,11 +305,11 @@ class RecordsSource(row_records.RowRecords):
         # A split may itself be named "a+b"; otherwise "a+b" means two splits.
         is_one = row_keys.contains(keys, self._split)
         parts = [self._split] if is_one else self._split.split("+")
-        is_divided = self._split_column is not None and (keys != row_keys.UNREADABLE).any()
+        is_divided = self.columns.split_column is not None and (keys != row_keys.UNREADABLE).any()
         if chosen.any() and (not is_divided or all(row_keys.contains(keys, p) for p in parts)):
             return
         rows = filter(None, self._table.rows()) if is_divided else ()
-        splits = collections.Counter(str(row.get(self._split_column)) for row in rows)
+        splits = collections.Counter(str(row.get(self.columns.split_column)) for row in rows)
         counts = ", ".join(f"{name} ({count:,})" for name, count in splits.items())
         absent = "+".join(p for p in self._split.split("+") if p not in splits) or self._split
         raise ValueError(
@@ -341,7 +339,7 @@ class RecordsSource(row_records.RowRecords):
         options = [
             columns.image_column, columns.caption_column, columns.id_column,
             columns.negatives_column, columns.positives_column, columns.hard_images_column,
-            columns.group_column, columns.meta_columns, self._split, self._split_column,
+            columns.group_column, columns.meta_columns, self._split, self.columns.split_column,
             self._holdout, columns.negative_kinds_column, columns.positive_kinds_column, *further,
         ]  # fmt: skip
         if self._has_holdout and holdouts.is_exact(len(self._table)):

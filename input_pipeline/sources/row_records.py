@@ -57,6 +57,8 @@ class Columns:
     negative_image_column: an image of the row's one hard negative, which becomes its hard image:
       with the negative as caption and the caption as hard negative. It is found by its id and is
       no record itself; each row is a record.
+    split_column: names of splits; only rows of the source's `split` are taken, and "train+restval"
+      takes both.
     meta_columns: columns that are copied to the record's `meta`, as a list where rows of its image
       differ.
     """
@@ -71,6 +73,7 @@ class Columns:
     hard_images_column: str | None = None
     negative_image_column: str | None = None
     group_column: str | None = None
+    split_column: str | None = None
     meta_columns: Sequence[str] = ()
     caption_weights: Sequence[float] | None = None
 
@@ -90,10 +93,10 @@ class Columns:
                 f"{self.hard_images_column!r} and {self.negative_image_column!r}: leave one out"
             )
 
-    def check(self, table: tables.Table, **further: str | None) -> None:
-        """Raises ValueError for a column that the table lacks. further: option -> its column."""
+    def check(self, table: tables.Table) -> None:
+        """Raises ValueError for a column that the table lacks."""
         known = table.columns()
-        named = dataclasses.asdict(self) | further
+        named = dataclasses.asdict(self)
         del named["caption_weights"]
         for option, columns in named.items():
             for column in [columns] if isinstance(columns, str) else columns or ():

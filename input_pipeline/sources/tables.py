@@ -244,7 +244,7 @@ class DelimitedTable(Table):
             start = lines.begin_row()
             try:
                 fields = next(reader)
-                is_torn = delimited.holds_rows(lines.of_row, columns, self._delimiter)
+                is_torn = delimited.holds_rows(lines.row_lines, columns, self._delimiter)
             except StopIteration:
                 progress.end()
                 return np.array(spans, np.int64).reshape(-1, 2)

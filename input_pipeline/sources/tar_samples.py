@@ -49,6 +49,30 @@ class _Headers(NamedTuple):
 _Part = tuple[str, str, str, tarfile.TarInfo]  # key, kind, name, member
 
 
+class _Found(NamedTuple):
+    """Samples so far. The other fields: as of `samples`."""
+
+    suffixes: Sequence[str]
+    documents: Sequence[str]
+    digest: Any
+    samples: dict[str, Sample]
+
+    def kind(self, suffix: str) -> str:
+        if f".{suffix.lower()}" in image_ops.suffixes():
+            return IMAGE
+        return suffix.lower() if suffix.lower() in self.suffixes else ""
+
+    def add(self, file: BinaryIO, key: str, kind: str, name: str, member: tarfile.TarInfo) -> None:
+        sample = self.samples.setdefault(key, Sample(key, {}, {}))
+        sample.parts[kind] = TWICE if kind in sample.parts else (member.offset_data, member.size)
+        self.digest.update(f"{name} {member.offset_data} {member.size}\n".encode())
+        if kind in self.documents:
+            file.seek(member.offset_data)
+            content = file.read(member.size)
+            self.digest.update(content)
+            sample.documents[kind] = content
+
+
 def samples(
     path: AnyPath, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
 ) -> Iterator[Sample]:
@@ -60,27 +84,11 @@ def samples(
     among them whose content is read now.   digest: gets headers and documents.   advice: end of the
     message of the DataError for a tar that is cut.
     """
-    found: dict[str, Sample] = {}
+    found = _Found(suffixes, documents, digest, {})
     # parts by the last dot of their name: of a sample unless the first dot makes one, as in
     # 7.jpg, 7.txt, 7.mask.png
     by_last_dot = list[_Part]()
     end = 0
-
-    def kind_of(suffix: str) -> str:
-        if f".{suffix.lower()}" in image_ops.suffixes():
-            return IMAGE
-        return suffix.lower() if suffix.lower() in suffixes else ""
-
-    def add(key: str, kind: str, name: str, member: tarfile.TarInfo) -> None:
-        sample = found.setdefault(key, Sample(key, {}, {}))
-        sample.parts[kind] = TWICE if kind in sample.parts else (member.offset_data, member.size)
-        digest.update(f"{name} {member.offset_data} {member.size}\n".encode())
-        if kind in documents:
-            file.seek(member.offset_data)
-            content = file.read(member.size)
-            digest.update(content)
-            sample.documents[kind] = content
-
     with any_path.opened(path) as file:
         length = file.seek(0, os.SEEK_END)
     try:
@@ -99,19 +107,19 @@ def samples(
                 if name.startswith("._"):
                     continue
                 stem, _, suffix = name.partition(".")
-                key, kind = folder + slash + stem, kind_of(suffix)
+                key, kind = folder + slash + stem, found.kind(suffix)
                 if member.isfile() and kind:
-                    add(key, kind, whole, member)
-                elif member.isfile() and (kind := kind_of(suffix.rpartition(".")[2])):
+                    found.add(file, key, kind, whole, member)
+                elif member.isfile() and (kind := found.kind(suffix.rpartition(".")[2])):
                     by_last_dot.append((key, kind, whole, member))
-            for part in _own_samples(by_last_dot, {*found}):
-                add(*part)
+            for part in _own_samples(by_last_dot, {*found.samples}):
+                found.add(file, *part)
     # the last two: of headers of sparse files, and of a header of a header of a header ...
     except (*_DAMAGE, LookupError, RecursionError) as error:
         raise DataError(f"{path} is no whole tar: {error}; {advice}") from error
     if length < end + _END:
         raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {advice}")
-    yield from found.values()
+    yield from found.samples.values()
 
 
 def _own_samples(parts: Sequence[_Part], first_keys: set[str]) -> Iterator[_Part]:

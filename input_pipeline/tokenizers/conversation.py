@@ -1,17 +1,64 @@
 """Tokenizer of conversations about an image; marks the answer tokens (LLaVA-1.5)."""
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Caption, Conversation, DataError
 from vlc_jax.input_pipeline.tokenizers import decoder, hugging_face, sentence_piece
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 TEMPLATE = "\n{question} ASSISTANT:"  # Vicuna 1.5, between the image and the first answer
 LATER = "USER: {question} ASSISTANT:"  # Vicuna 1.5, between two answers
+
+
+@dataclasses.dataclass
+class Template:
+    """The texts around questions and answers: options of a tokenizer of conversations.
+
+    question, answer: if set, a caption replaces {} in the question, as in VQAScore.
+    template, later: text before the answer of the first turn (from the end of the image on) and of
+      later turns. `separator` follows it, unless it ends with a line end.
+    image_token: the name of the image token, for checkpoints trained with the whole prompt
+      tokenized as one string (Hugging Face's LLaVA), where the text after the image may start with
+      another token; "": the text after the image is tokenized alone, as in LLaVA's own code.
+    before: the text before the image, for conversations without one; not part of the fingerprint,
+      since it belongs to the model (the prefix of its head).
+    """
+
+    question: str = ""
+    answer: str = "Yes"
+    template: str = TEMPLATE
+    later: str = LATER
+    image_token: str = ""
+    separator: str = " "
+    before: str = ""
+
+    def __post_init__(self) -> None:
+        if self.question and "{}" not in self.question:
+            raise ValueError(
+                f"a question has {{}} in the place of the caption; got {self.question!r}"
+            )
+        if any("{question}" not in each for each in (self.template, self.later)):
+            raise ValueError(
+                f"a template holds {{question}}; got {self.template!r} and {self.later!r}"
+            )
+
+    def scored(self, caption: str) -> Conversation:
+        """The question about a caption, with the answer to be scored."""
+        return Conversation.scored(self.question.replace("{}", caption), self.answer)
+
+    def changed(self) -> dict[str, str]:
+        """What fingerprints name: the fields that differ from Vicuna 1.5's."""
+        fields = dataclasses.asdict(self) | {"before": ""}
+        asked = {name: fields.pop(name) for name in ("question", "answer")}
+        default = Template()
+        others = {name: v for name, v in fields.items() if v != getattr(default, name)}
+        return (asked if self.question else {}) | others
 
 
 class ConversationTokenizer(Tokenizer):
@@ -30,47 +77,29 @@ class ConversationTokenizer(Tokenizer):
 
     path: a SentencePiece model (tokenizer.model), a Hugging Face tokenizer.json, or their folder.
     eos_token, pad_token: as in HfTokenizer and SentencePieceTokenizer. No start token is added.
-    question, answer: if set, a caption replaces {} in the question, as in VQAScore.
-    template, later: text before the answer of the first turn (from the end of the image on) and of
-      later turns. `separator` follows it, unless it ends with a line end.
-    before: the text before the image, for conversations without one; not part of the fingerprint,
-      since it belongs to the model (the prefix of its head).
     terminators: names of further tokens, beside the end token, that end an answer of the model.
-    image_token: the name of the image token, for checkpoints trained with the whole prompt
-      tokenized as one string (Hugging Face's LLaVA), where the text after the image may start with
-      another token; "": the text after the image is tokenized alone, as in LLaVA's own code.
-    added_tokens: see DecoderTokenizer.
+    added_tokens: see DecoderTokenizer.   texts: fields of `Template`.
     Raises ValueError for a question without {}, a template without {question} or an unknown
     image_token, DataError for a question and answer to be scored that are too long.
     """
 
     reads_conversations = True
 
+    @lookup.options_of(Template)
     def __init__(
         self,
         context_length: int,
         path: str | Path,
         eos_token: str | None = None,
         pad_token: str | None = None,
-        question: str = "",
-        answer: str = "Yes",
-        template: str = TEMPLATE,
-        later: str = LATER,
-        before: str = "",
         terminators: Sequence[str] = (),
-        image_token: str = "",
-        separator: str = " ",
         added_tokens: Sequence[str] = (),
+        **texts: str,
     ) -> None:
-        if question and "{}" not in question:
-            raise ValueError(f"a question has {{}} in the place of the caption; got {question!r}")
-        if any("{question}" not in each for each in (template, later)):
-            raise ValueError(f"a template holds {{question}}; got {template!r} and {later!r}")
-        self.question, self.answer = question, answer
-        self.template, self._later, self.before = template, later, before
-        self._separator = separator
+        self.texts = Template(**texts)
         self._decoder = decoder.DecoderTokenizer(path, added_tokens)
-        self._image = (image_token, self._decoder.id_of(image_token)) if image_token else None
+        token = self.texts.image_token
+        self._image = (token, self._decoder.id_of(token)) if token else None
         # A folder, not its file: the files beside it declare the end and padding tokens.
         is_model = self._decoder.path.suffix == ".model"
         kind = sentence_piece.SentencePieceTokenizer if is_model else hugging_face.HfTokenizer
@@ -82,11 +111,7 @@ class ConversationTokenizer(Tokenizer):
         self.context_length = context_length
         self.pad_id, self.eos_id, self.vocab_size = plain.pad_id, plain.eos_id, plain.vocab_size
         self._terminators = (self.eos_id, *map(self._decoder.id_of, terminators))
-        changed = {"question": question, "answer": answer} if question else {}
-        changed |= {"template": template} if template != TEMPLATE else {}
-        changed |= {"later": later} if later != LATER else {}
-        changed |= {"image_token": image_token} if image_token else {}
-        changed |= {"separator": separator} if separator != " " else {}
+        changed = self.texts.changed()
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
     @property
@@ -129,8 +154,8 @@ class ConversationTokenizer(Tokenizer):
         """Ids, the end token included, and their marks."""
         if isinstance(text, Conversation):
             return self._talk(text)
-        if self.question:
-            return self._talk(Conversation.scored(self.question.replace("{}", text), self.answer))
+        if self.texts.question:
+            return self._talk(self.texts.scored(text))
         ids = self._behind_image(f"{text}\n" if text else "")
         return [*ids, self.eos_id], [1] * len(ids) + [0]
 
@@ -143,9 +168,9 @@ class ConversationTokenizer(Tokenizer):
             if index == 0 and talk.has_image:
                 encode = self._behind_image
             elif index == 0:  # the template's line end separates image and question
-                prompt = self.before + prompt.removeprefix("\n")
+                prompt = self.texts.before + prompt.removeprefix("\n")
             # prompt and answer in one call: alone, the prompt's last token may be another one
-            between = "" if prompt.endswith("\n") else self._separator
+            between = "" if prompt.endswith("\n") else self.texts.separator
             both = encode(f"{prompt}{between}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
             ids += [*both, self.eos_id]
@@ -179,7 +204,7 @@ class ConversationTokenizer(Tokenizer):
 
     def _prompt(self, question: str, is_first: bool = True) -> str:
         # a trailing space would be a token of its own, but merges with an answer that follows
-        text = (self.template if is_first else self._later).rstrip(" ")
+        text = (self.texts.template if is_first else self.texts.later).rstrip(" ")
         return text.replace("{question}", question)
 
 

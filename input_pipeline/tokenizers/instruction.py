@@ -50,11 +50,11 @@ class InstructionTokenizer(ConversationTokenizer):
             path,
             eos_token,
             pad_token,
-            question,
-            answer,
-            template,
+            terminators,
+            question=question,
+            answer=answer,
+            template=template,
             later=template,
-            terminators=terminators,
         )
         file = Path(instruction_path)
         self._instruction, data = hugging_face.open_hf(
@@ -74,8 +74,8 @@ class InstructionTokenizer(ConversationTokenizer):
         return self.context_length // 2
 
     def _row(self, text: Caption) -> tuple[list[int], list[int]]:
-        if self.question and not isinstance(text, Conversation):
-            text = Conversation.scored(self.question.replace("{}", text), self.answer)
+        if self.texts.question and not isinstance(text, Conversation):
+            text = self.texts.scored(text)
         asked = self._asked(text.turns[0][0] if isinstance(text, Conversation) else "")
         ids, marks = super()._row(text)
         return [*asked, *ids], [0] * len(asked) + marks

@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 
 from tests.support.marks import slow_but
-from vlc_jax.configs.common import llava
+from vlc_jax.configs.common import llava_stages
 from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.tokenizers import conversation
@@ -134,9 +134,9 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
     [("vicuna_7b", "llava_v1"), ("llama3_8b", "llama_3_v"), ("phi3_mini", "phi_3_v")],
 )
 def test_training_and_evaluation_have_the_same_prompt(decoder, name):
-    _, before, options = llava.DECODERS[decoder]
+    _, before, options = llava_stages.DECODERS[decoder]
     text = f"{before}{prompts.IMAGE}{options.get('template', conversation.TEMPLATE)}"
     # a start token that the text names is added to it in training
     evaluated = prompts.TEMPLATES[name].text.removeprefix("<|begin_of_text|>").rstrip(" ")
     assert text == evaluated
-    assert llava.VQASCORE == prompts.VQASCORE
+    assert llava_stages.VQASCORE == prompts.VQASCORE

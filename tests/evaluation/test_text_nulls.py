@@ -113,7 +113,7 @@ def test_tables_leave_grounded_accuracy_out_where_blind_is_at_chance(root, tmp_p
 
 def test_nulls_beside_metrics_are_those_of_the_set(reader_of_signs, root):
     metrics = reader_of_signs[1]["metrics"]
-    for row in nulls.of_benchmark(READERS["sugarcrepe"](root=root, **OPTIONS), "choice"):
+    for row in nulls.benchmark_nulls(READERS["sugarcrepe"](root=root, **OPTIONS), "choice"):
         name = row.metric + (f"/subset={row.subset}" if row.subset else "")
         assert metrics[name]["blind"] == pytest.approx(row.blind)
         assert metrics[name]["ceiling"] == pytest.approx(row.ceiling)

@@ -135,9 +135,8 @@ def test_a_convolution_is_adapted_as_loralib_adapts_it(params):
     assert adapter["b"].shape == (RANK * patch, outputs * patch)
     product = np.float64(adapter["b"]).T @ np.float64(adapter["a"]).T
     change = ALPHA / RANK * product.reshape(outputs, 3, patch, patch)
-    codec = rename.convolution(patch)
-    (kernel,) = codec.save(ours)
-    (expected,) = codec.load(kernel + change)
+    (kernel,) = rename.PATCHES.save(ours)
+    (expected,) = rename.PATCHES.load(kernel + change)
     merged = merge(params, tree)["image"]["patch_embedding"]["kernel"]
     np.testing.assert_allclose(merged, expected, rtol=1e-5, atol=1e-6)
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.support import helpers, recipes
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from tests.support import helpers, miniature, small_models
 from vlc_jax import models, weights
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 from vlc_jax.setup.init_from import architecture
 
 SMALL = {"width": 16, "heads": 2, "depth": 1}

@@ -37,8 +37,9 @@ def prompt(setup: Setup) -> dict[str, str] | None:
     if not abilities(setup.model, tokenizer).scores_answers:
         return None
     before = tokenizer.decode(head.prefix, special=True)
-    template = f"{before}<image>{tokenizer.template}"
-    return {"template": template, "question": tokenizer.question, "answer": tokenizer.answer}
+    texts = tokenizer.texts
+    template = f"{before}<image>{texts.template}"
+    return {"template": template, "question": texts.question, "answer": texts.answer}
 
 
 class Answers:

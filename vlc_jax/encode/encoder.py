@@ -111,7 +111,9 @@ class Encoder:
         self._setup, self._once, self._interrupt = setup, once, interrupt
         self.progress = Progress()
         self.transform = setup.evaluation.transform
-        self._questions = partial(questions.of_images, setup.tokenizer, setup.evaluation.question)
+        self._questions = partial(
+            questions.image_questions, setup.tokenizer, setup.evaluation.question
+        )
         groups, rows = sharding.row_groups(setup.mesh), setup.evaluation.batch_size
         if once and runtime.is_cpu():
             rows = ROWS_ON_CPU * groups

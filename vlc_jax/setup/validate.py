@@ -406,7 +406,7 @@ def check_text_only(
             "of every record (config.input.question and text_only_question), and texts that a "
             f"captioner reads without; got {question!r}, {text_only!r}: set them, or {leave_out}"
         )
-    if not is_embedder and model.head.prefix and not tokenizer.before:
+    if not is_embedder and model.head.prefix and not tokenizer.texts.before:
         raise UsageError(
             "a conversation without an image begins with the text that the head reads before an "
             f"image: write config.model.head.prefix as a text, or {leave_out}"

@@ -41,7 +41,7 @@ class TableRows:
         return len(self.table)
 
     def __getitem__(self, number: int) -> tuple[dict[str, Any], list[str]]:
-        return of_row(self.table, number, self.column)
+        return row_texts(self.table, number, self.column)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +67,8 @@ def open_rows(path: Path, column: str = "caption", count: int | None = None) -> 
     if path.suffix.lower() in (".txt", ".json"):
         return ListedRows(with_rows(path, column)[:count], f"{sha256(path)} {column}")
     table = TableRows(open_table(path, column), column)
-    of_rows = (table[number] for number in range(len(table)))
-    captioned = ((text, row) for row, texts in of_rows for text in texts)
+    read_rows = (table[number] for number in range(len(table)))
+    captioned = ((text, row) for row, texts in read_rows for text in texts)
     first = [*itertools.islice(captioned, 1 if count is None else count)]
     if not any(text.strip() for text, _ in itertools.chain(first, captioned)):
         raise DataError(f"{path} holds no captions")
@@ -89,8 +89,8 @@ def with_rows(path: Path, column: str = "caption") -> list[tuple[str, dict[str, 
     if not path.is_file():
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
     captions: dict[int, tuple[str, dict[str, Any]]] = {}
-    for row, of_row in rows(path, column):
-        captions |= {index: (caption, row) for index, caption in of_row.items()}
+    for row, numbered in rows(path, column):
+        captions |= {index: (caption, row) for index, caption in numbered.items()}
     if not any(caption.strip() for caption, _ in captions.values()):
         raise DataError(f"{path} holds no captions")
     # COCO's rows are images, whose annotations may be anywhere in the file
@@ -109,16 +109,16 @@ def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], 
     document = json_annotations.load(path) if path.suffix.lower() == ".json" else None
     if json_annotations.is_coco_captions(document):
         images = json_annotations.coco_rows(path, document)
-        of_image = collections.defaultdict(list)
+        numbers = collections.defaultdict(list)
         for index, annotation in enumerate(json_annotations.captioned_annotations(document)):
-            of_image[str(annotation["image_id"])].append(index)
+            numbers[str(annotation["image_id"])].append(index)
         for row in images:
             where = f"image {row['id']} of {path}"
-            yield row, _numbered(where, of_image[row["id"]], row["caption"])
+            yield row, _numbered(where, numbers[row["id"]], row["caption"])
         return
     table, first = open_table(path, column), 0
     for number in range(len(table)):
-        row, texts = of_row(table, number, column)
+        row, texts = row_texts(table, number, column)
         yield row, dict(enumerate(texts, start=first))
         first += len(texts)
 
@@ -132,7 +132,7 @@ def open_table(path: Path, column: str = "caption") -> tables.Table:
     return table
 
 
-def of_row(table: tables.Table, number: int, column: str) -> tuple[dict[str, Any], list[str]]:
+def row_texts(table: tables.Table, number: int, column: str) -> tuple[dict[str, Any], list[str]]:
     """A row and its captions. Raises DataError."""
     row = table[number]
     value = cells.read_captions(row.get(column), column, table.name(number))

@@ -30,28 +30,28 @@ def drawn(shift, seed=0, moved="_1.png"):
 
 
 def test_images_that_are_exchangeable_are_near_chance():
-    null = image_nulls.of_benchmark(pairs(600), drawn(0.0))
+    null = image_nulls.image_null(pairs(600), drawn(0.0))
     assert (null.cases, null.chance) == (600, 0.5)
     assert 0.43 < null.image < 0.57
     assert 0.43 < null.matched < 0.57
 
 
 def test_edited_images_and_captions_are_matched_without_binding():
-    null = image_nulls.of_benchmark(pairs(200), drawn(8.0))
+    null = image_nulls.image_null(pairs(200), drawn(8.0))
     assert null.image > 0.98
     assert null.matched > 0.98
 
 
 def test_edited_images_alone_match_nothing():
     """Captions of one kind: half of the pairs agree."""
-    null = image_nulls.of_benchmark(pairs(100, wrong="a cup {}"), drawn(8.0))
+    null = image_nulls.image_null(pairs(100, wrong="a cup {}"), drawn(8.0))
     assert null.image > 0.98
     assert null.matched == 0.5
 
 
 def test_several_images_of_one_caption_have_blind_accuracy():
     cases = tuple(Case(str(n), ("x",) * 10, ("a cup",)) for n in range(60))
-    null = image_nulls.of_benchmark(Benchmark("mine", cases, "1"), drawn(9.0, moved="_0.png"))
+    null = image_nulls.image_null(Benchmark("mine", cases, "1"), drawn(9.0, moved="_0.png"))
     assert null.chance == pytest.approx(0.1)
     assert null.image > 0.95
     assert null.matched is None
@@ -60,7 +60,7 @@ def test_several_images_of_one_caption_have_blind_accuracy():
 def test_a_set_of_single_images_is_refused():
     cases = (Case("0", ("x",), ("a cup", "a dog")),)
     with pytest.raises(DataError, match="one image per case: there is nothing to choose from"):
-        image_nulls.of_benchmark(Benchmark("mine", cases, "1"), drawn(1.0))
+        image_nulls.image_null(Benchmark("mine", cases, "1"), drawn(1.0))
 
 
 def test_the_command_reads_features_by_an_evaluations_names(all_sets, tmp_path, capsys):

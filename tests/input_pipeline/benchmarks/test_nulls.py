@@ -88,7 +88,7 @@ def test_the_table_agrees_with_an_audit_by_another_classifier(line, frozen_rows)
 def test_white_space_at_the_ends_of_texts_changes_no_null():
     texts = [(f"a dog {n}", f"a cat {n}!") for n in range(60)]
     plain, spaced = (
-        only(nulls.of_benchmark(benchmark(*rows), "choice"))
+        only(nulls.benchmark_nulls(benchmark(*rows), "choice"))
         for rows in (texts, [(right, f" {wrong}\n") for right, wrong in texts])
     )
     assert shares(plain) == shares(spaced)
@@ -125,10 +125,10 @@ def test_the_table_is_what_is_computed_from_the_files(real_data, monkeypatch):
         (valse(real_data, subsets=("coreference-hard", "relations")), "choice"),
         (PUBLISHED["cola"][0](real_data), "pairs"),
     ]
-    known = [nulls.of_benchmark(each, protocol) for each, protocol in read]
+    known = [nulls.benchmark_nulls(each, protocol) for each, protocol in read]
     monkeypatch.setattr(nulls, "table", dict)
     for (each, protocol), rows in zip(read, known, strict=True):
-        anew = nulls.of_benchmark(each, protocol)
+        anew = nulls.benchmark_nulls(each, protocol)
         assert [row[:4] for row in anew] == [row[:4] for row in rows]
         assert [row.sha256 for row in anew] == [row.sha256 for row in rows]
         for row, again in zip(rows, anew, strict=True):
@@ -137,7 +137,7 @@ def test_the_table_is_what_is_computed_from_the_files(real_data, monkeypatch):
 
 def test_neither_count_nor_options_change_the_null_of_a_set(real_data):
     def rows(reader, **options):
-        return nulls.of_benchmark(reader(real_data, **options), "choice")
+        return nulls.benchmark_nulls(reader(real_data, **options), "choice")
 
     whole = rows(sugarcrepe)
     assert only(whole).cases == 7_511
@@ -159,7 +159,7 @@ def test_a_changed_file_has_no_frozen_null(real_data, tmp_path):
 
 
 def test_length_and_bag_of_words_are_counted_with_ties_half():
-    rows = nulls.of_benchmark(
+    rows = nulls.benchmark_nulls(
         benchmark(
             ("a dog", "a dog barks"),  # shorter
             ("a cat bites a dog", "a dog bites a cat"),  # the same words and length
@@ -173,17 +173,17 @@ def test_length_and_bag_of_words_are_counted_with_ties_half():
 
 def test_a_tie_of_several_options_shares_the_credit():
     options = ("a b c", "c b a", "b c a", "a b d")
-    row = only(nulls.of_benchmark(benchmark(options, options), "choice"))
+    row = only(nulls.benchmark_nulls(benchmark(options, options), "choice"))
     assert shares(row)[:4] == pytest.approx((1 / 4, 1 / 4, 1 / 4, 1 / 3), abs=1e-6)
 
 
 def test_options_that_are_all_equal_have_the_nulls_of_chance():
     """So does a constant scorer: no null depends on how a run breaks its ties."""
     equal = [("a cup",) * 2] * 12
-    assert shares(only(nulls.of_benchmark(benchmark(*equal), "choice"))) == (0.5,) * 5
-    rows = nulls.of_benchmark(benchmark(*equal, positive="a cup"), "triplet")
+    assert shares(only(nulls.benchmark_nulls(benchmark(*equal), "choice"))) == (0.5,) * 5
+    rows = nulls.benchmark_nulls(benchmark(*equal, positive="a cup"), "triplet")
     assert shares(only(rows, "augmented_accuracy")) == (pytest.approx(1 / 3, abs=1e-6),) * 5
-    pairs = nulls.of_benchmark(benchmark(*equal), "pairs")
+    pairs = nulls.benchmark_nulls(benchmark(*equal), "pairs")
     for metric, chance in (("individual_accuracy", 1 / 2), ("pair_accuracy", 1 / 4),
                            ("group_score", 1 / 6)):  # fmt: skip
         assert shares(only(pairs, metric)) == (pytest.approx(chance, abs=1e-6),) * 5
@@ -198,7 +198,9 @@ def test_options_that_are_all_equal_have_the_nulls_of_chance():
     ],
 )
 def test_of_a_triplet_the_negative_must_be_the_worst(positive, shorter, longer, ceiling):
-    rows = nulls.of_benchmark(benchmark(("a red cup", "a green cup"), positive=positive), "triplet")
+    rows = nulls.benchmark_nulls(
+        benchmark(("a red cup", "a green cup"), positive=positive), "triplet"
+    )
     row = only(rows, "augmented_accuracy")
     assert (row.shorter, row.longer, row.ceiling) == (shorter, longer, ceiling)
     assert only(rows, "original_accuracy").shorter == 1
@@ -206,7 +208,7 @@ def test_of_a_triplet_the_negative_must_be_the_worst(positive, shorter, longer, 
 
 def test_text_alone_cancels_in_pairs():
     pairs = [(f"{n} cats", f"{n} cats not") for n in range(10, 40)]
-    rows = nulls.of_benchmark(benchmark(*pairs), "pairs")
+    rows = nulls.benchmark_nulls(benchmark(*pairs), "pairs")
     assert only(rows, "individual_accuracy").blind == 0.5
     assert only(rows, "pair_accuracy").blind == only(rows, "group_score").blind == 0
     assert only(rows, "pair_accuracy").ceiling == 1
@@ -215,7 +217,7 @@ def test_text_alone_cancels_in_pairs():
 
 def test_images_as_options_are_at_chance_beside_texts_as_options():
     cases = (Case("0", ("image",), ("a", "a b")), Case("1", ("right", "wrong", "wrong"), ("a",)))
-    row = only(nulls.of_benchmark(Benchmark("mine", cases, "1"), "choice"))
+    row = only(nulls.benchmark_nulls(Benchmark("mine", cases, "1"), "choice"))
     assert row.shorter == pytest.approx((1 + 1 / 3) / 2)
     assert row.ceiling == 1
 
@@ -224,7 +226,7 @@ def test_a_set_asking_texts_both_ways_is_near_chance_not_below():
     """Folds by image would be fitted on the opposite of their cases."""
     pairs = [(f"{a} under {b}", f"{b} under {a}") for a in "abcdefgh" for b in "ijklmnop"]
     both = benchmark(*pairs, *[pair[::-1] for pair in pairs])
-    assert only(nulls.of_benchmark(both, "choice")).blind == 0.5
+    assert only(nulls.benchmark_nulls(both, "choice")).blind == 0.5
 
 
 WAYS = ("left of", "right of", "on", "under")
@@ -239,7 +241,7 @@ def test_a_subset_picked_by_the_right_caption_tells_nothing(group):
         for ways in [(WAYS[n], *(way for way in WAYS if way != WAYS[n]))]
     )  # fmt: skip
     whole = Benchmark("mine", cases, "1")
-    (row,) = nulls.of_benchmark(whole, "choice")
+    (row,) = nulls.benchmark_nulls(whole, "choice")
     assert (row.subset, row.cases) == ("", 44)
     assert shares(row) == (0.25, 0.25, 0.25, 1, 0.25)
     assert {*nulls.case_credits(whole, "choice")["accuracy"]["blind"]} == {0.25}
@@ -251,21 +253,21 @@ def test_totals_are_over_cases_and_the_mean_over_subsets():
         Case("b", ("i",), ("x y", "x"), {"subset": "b"}),
     )
     averages = {"macro": Average(("subset",))}
-    rows = nulls.of_benchmark(Benchmark("mine", cases, "1", averages=averages), "choice")
+    rows = nulls.benchmark_nulls(Benchmark("mine", cases, "1", averages=averages), "choice")
     assert only(rows).shorter == 0.75
     assert only(rows, "accuracy_macro").shorter == 0.5
     assert [row.subset for row in rows] == ["", "", "a", "b"]
 
 
 def test_other_protocols_have_none():
-    assert nulls.of_benchmark(benchmark(("a",)), "retrieval") == []
+    assert nulls.benchmark_nulls(benchmark(("a",)), "retrieval") == []
 
 
 def test_blind_credit_of_cases_agrees_with_the_null():
     captions = [(f"cup {n}", f"cup {n} .") for n in range(30)]
     cases = benchmark(*captions)
     credit = {name: of["blind"] for name, of in nulls.case_credits(cases, "choice").items()}
-    assert credit["accuracy"].mean() == only(nulls.of_benchmark(cases, "choice")).blind == 1
+    assert credit["accuracy"].mean() == only(nulls.benchmark_nulls(cases, "choice")).blind == 1
     assert nulls.case_credits(cases, "zeroshot") == {}
 
 
@@ -276,7 +278,7 @@ def test_every_set_has_nulls_from_its_texts(all_sets, monkeypatch):
     refused = set()
     for name, (read, origin) in PUBLISHED.items():
         cases = (whole := read(**sets.options(name, all_sets))).cases
-        rows = nulls.of_benchmark(whole, protocol_of(name))
+        rows = nulls.benchmark_nulls(whole, protocol_of(name))
         assert bool(rows) == (origin.protocol in nulls.METRICS)
         for row in rows:
             assert all(0 <= share <= 1 for share in shares(row))

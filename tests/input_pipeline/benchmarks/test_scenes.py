@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.scene_examples import MINI, is_true, scene_of
 from vlc_jax.evaluators import negation
-from vlc_jax.input_pipeline.benchmarks import READERS
-from vlc_jax.input_pipeline.benchmarks import scenes as reader
+from vlc_jax.input_pipeline.benchmarks import READERS, scene_set
+from vlc_jax.input_pipeline.benchmarks import scene_cases as reader
 from vlc_jax.input_pipeline.scenes import draw, grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
 
@@ -39,7 +39,7 @@ def test_sets_have_the_asked_cases_and_are_always_the_same(name):
     assert benchmark.name == name
     assert len(benchmark.cases) == 60
     assert len({case.id for case in benchmark.cases}) == 60
-    reader._picture.cache_clear()
+    scene_set._picture.cache_clear()
     again = READERS[name](count=80)
     assert again.version == benchmark.version
     for case, same in zip(benchmark.cases, again.cases, strict=False):
@@ -64,7 +64,7 @@ def test_sets_exist_for_the_bigger_world_and_for_changed_ones(name):
         {"world_options": {"colours": ["red", "green", "blue", "pink", "black"]}},
     ):
         benchmark = READERS[name](count=20, **options)
-        world = reader.Where(**options).rules
+        world = scene_set.Where(**options).rules
         assert len(benchmark.cases) == 20
         for case in benchmark.cases:
             scene = scene_of(case, world)
@@ -337,7 +337,7 @@ def test_pictures_of_a_set_cannot_be_changed_by_accident():
         ("scenes_objects", {"count": 0}, "count is a whole number from 1 to 100,000; got 0"),
         ("scenes_swap", {"count": 10**12}, "count is a whole number from 1 to 100,000; got 1000"),
         ("scenes_objects", {"counts": 10}, "did you mean 'count'"),
-        ("scenes_objects", {"held": True}, "unknown set of the scenes 'scenes_held_objects'"),
+        ("scenes_objects", {"held": True}, "unknown option of a scenes benchmark 'held'"),
         ("scenes_objects", {"world": "scenes-46"}, "did you mean 'scenes-64'"),
         ("scenes_replace", {"kinds": ["colours"]}, "did you mean 'colour'"),
         ("scenes_replace", {"synonyms": "c"}, "unknown synonym set 'c'"),

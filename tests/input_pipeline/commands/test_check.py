@@ -225,7 +225,7 @@ def test_the_summary_of_a_part_does_not_grow_with_bad_records():
     texts = [check_parts.Look(Records(n, 2), n, 2)(range(n)) for n in (200, 2000)]
     assert abs(len(texts[0]) - len(texts[1])) < 20
     found = check_parts.Found.from_json(texts[1])
-    assert (found.report.bad, found.report.first_bad[:3]) == (1000, "r1:")
+    assert (found.report.counts["bad"], found.report.first["bad"][:3]) == (1000, "r1:")
 
 
 def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
@@ -275,7 +275,7 @@ def previewed(source, **options):
 
 def test_preview_reads_the_first_records_only():
     report = previewed(Records(1_000, 15), count=20)
-    assert (report.looked_at, report.total, report.bad) == (20, 1_000, 1)
+    assert (report.counts["looked_at"], report.total, report.counts["bad"]) == (20, 1_000, 1)
 
 
 def test_preview_stops_what_training_would_stop():
@@ -290,7 +290,7 @@ def test_preview_stops_what_training_would_stop():
 
 def test_preview_allows_an_unlucky_beginning():
     report = previewed(Records(100_000, 50), count=256)  # 5 of 256 where 2.6 are allowed on average
-    assert report.bad == 5
+    assert report.counts["bad"] == 5
 
 
 def test_preview_warns_of_unknown_words_and_cut_captions():
@@ -305,15 +305,19 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
 def test_texts_padded_with_their_end_token_are_not_cut():
     tokenizer = WordTokenizer(40, words=("blue",))
     tokenizer.pad_id = tokenizer.eos_id  # as SigLIP's
-    assert inspection.inspect(Records(10, 100), tokenizer, ImageTransform(8)).full_captions == 0
+    transform = ImageTransform(8)
+    report = inspection.inspect(Records(10, 100), tokenizer, transform)
+    assert report.counts["full_captions"] == 0
     tokenizer.context_length = 4
-    assert inspection.inspect(Records(10, 100), tokenizer, ImageTransform(8)).full_captions == 10
+    report = inspection.inspect(Records(10, 100), tokenizer, transform)
+    assert report.counts["full_captions"] == 10
 
 
 def test_a_tokenizer_of_too_few_words_is_refused():
-    report = inspection.Report(total=9, tokens=100, unknown_tokens=50)
+    report = inspection.Report(total=9)
+    report.counts.update(tokens=100, unknown_tokens=50)
     report.check_tokenizer()
-    report.unknown_tokens = 51
+    report.counts["unknown_tokens"] = 51
     with pytest.raises(ValueError, match="51% of the tokens of the first captions stand for words"):
         report.check_tokenizer()
     inspection.Report(total=9).check_tokenizer()  # of a tokenizer that knows everything
@@ -388,7 +392,8 @@ def test_stored_texts_that_training_does_not_take_are_named():
 
 
 def test_texts_that_no_record_has_are_noticed_before_training():
-    report = inspection.Report(total=9, looked_at=9, with_positives=1)
+    report = inspection.Report(total=9)
+    report.counts.update(looked_at=9, positives=1)
     asked, made = (
         HardTexts(2),
         HardTexts(2, {"made": 1.0}, generators={"made": generators.Reversal()}),
@@ -400,7 +405,7 @@ def test_texts_that_no_record_has_are_noticed_before_training():
     others = {"positives": HardTexts(1, {"other_captions": 1.0})}
     with pytest.raises(DataError, match="positives: 1 texts 'other_captions' are required, but"):
         report.check_hard_texts(others)
-    report.captions = 10
+    report.counts["captions"] = 10
     report.check_hard_texts(others)
     report.kinds.update(["positives/noun", "negatives/verb"])
     report.check_hard_texts({"positives": HardTexts(1, {"from_record:noun": 1.0})})
@@ -411,6 +416,6 @@ def test_texts_that_no_record_has_are_noticed_before_training():
         report.check_hard_texts(verbs)
     report.total = 10
     for absent in (verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
-        report.with_negatives = 0
+        report.counts["negatives"] = 0
         with pytest.raises(DataError, match=r"; .* more of them with config.input.preview=N$"):
             report.check_hard_texts(absent)

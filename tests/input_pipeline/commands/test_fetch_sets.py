@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from tests.support import sets
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, downloads
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 from vlc_jax.input_pipeline.benchmarks.downloads import BY_HAND, DOWNLOADS, Download
 from vlc_jax.input_pipeline.commands import benchmarks, fetch_sets
 from vlc_jax.input_pipeline.record import DataError
@@ -239,13 +239,13 @@ def test_an_archive_replaces_no_folder_by_a_file_or_back(tmp_path, name):
 def test_images_of_one_of_two_archives_are_looked_for_in_both(tmp_path):
     (tmp_path / "vg" / "VG_100K").mkdir(parents=True)
     lacking = [tmp_path / "vg" / "VG_100K" / "1.jpg"]
-    first, second = downloads.GENOME
-    assert fetch_sets.needed(tmp_path, downloads.GENOME, lacking, True) == [second]
+    first, second = genome = DOWNLOADS["vl_checklist"]
+    assert fetch_sets.needed(tmp_path, genome, lacking, True) == [second]
     (tmp_path / "vg" / "VG_100K_2").mkdir()
-    assert fetch_sets.needed(tmp_path, downloads.GENOME, lacking, True) == [first]
-    assert fetch_sets.needed(tmp_path, downloads.GENOME, [], True) == []
+    assert fetch_sets.needed(tmp_path, genome, lacking, True) == [first]
+    assert fetch_sets.needed(tmp_path, genome, [], True) == []
     other = [tmp_path / "swig" / "1.jpg"]
-    assert fetch_sets.needed(tmp_path, downloads.GENOME, other, True) == []
+    assert fetch_sets.needed(tmp_path, genome, other, True) == []
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

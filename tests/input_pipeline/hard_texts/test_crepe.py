@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.generators import every
-from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
+from vlc_jax.input_pipeline.hard_texts import foils, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import Token
 
 FRUIT = {f"A {noun}" for noun in ("banana", "pear", "lemon", "strawberry")} | {"An orange"}
@@ -18,31 +18,31 @@ FRUIT = {f"A {noun}" for noun in ("banana", "pear", "lemon", "strawberry")} | {"
     ("generator", "caption", "texts"),
     [
         # a contradicting word for the longest phrase, in its number and case
-        (crepe.CrepeReplace(["relation"]), "a cat in front of a hat", {"a cat behind a hat"}),
-        (crepe.CrepeReplace(["relation"]), "a cat on top of a hat", {"a cat underneath a hat"}),
-        (crepe.CrepeReplace(["relation"]), "A cat in a hat.", {"A cat outside a hat."}),
-        (crepe.CrepeReplace(["object"]), "An apple", FRUIT),
-        (crepe.CrepeReplace(["object"]), "two knives", {"two forks", "two spoons"}),
+        (foils.CrepeReplace(["relation"]), "a cat in front of a hat", {"a cat behind a hat"}),
+        (foils.CrepeReplace(["relation"]), "a cat on top of a hat", {"a cat underneath a hat"}),
+        (foils.CrepeReplace(["relation"]), "A cat in a hat.", {"A cat outside a hat."}),
+        (foils.CrepeReplace(["object"]), "An apple", FRUIT),
+        (foils.CrepeReplace(["object"]), "two knives", {"two forks", "two spoons"}),
         # no word that the caption has already
         (
-            crepe.CrepeReplace(["object"]),
+            foils.CrepeReplace(["object"]),
             "a fork near a knife",
             {"a spoon near a knife", "a fork near a spoon"},
         ),
         (
-            crepe.CrepeSwap(),
+            foils.CrepeSwap(),
             "a red car on a blue bus",
             {"a blue car on a red bus", "a red bus on a blue car"},
         ),
-        (crepe.CrepeSwap(), "a red car on two buses", set()),
+        (foils.CrepeSwap(), "a red car on two buses", set()),
         (
-            crepe.CrepeSwap(["color"]),
+            foils.CrepeSwap(["color"]),
             "the black road and the white house",
             {"the white road and the black house"},
         ),
         # across a relation that tells the two sides apart
         (
-            crepe.CrepeSwap(),
+            foils.CrepeSwap(),
             "a man and a woman on a horse",
             {"a horse and a woman on a man", "a man and a horse on a woman"},
         ),
@@ -53,25 +53,25 @@ def test_every_text_that_a_caption_has(generator, caption, texts):
 
 
 def test_replace_keeps_capitals():
-    assert "CATS" in every(crepe.CrepeReplace(["object"]), "DOGS")
+    assert "CATS" in every(foils.CrepeReplace(["object"]), "DOGS")
 
 
 def test_replace_takes_another_word_of_the_caption_for_each_text():
     caption = "a red car on a wooden table"
-    texts = crepe.CrepeReplace()(caption, np.random.default_rng(0), 5)
+    texts = foils.CrepeReplace()(caption, np.random.default_rng(0), 5)
     changed = [set(caption.split()) - set(text.split()) - {"a"} for text in texts]
     said = ["car", "on", "red", "table", "wooden"]
     assert sorted(word for words in changed for word in words) == said
 
 
 def test_no_foil_means_the_same_as_the_word():
-    foils = crepe._foils()
-    for word, senses in foils.items():
+    words = foils._foils()
+    for word, senses in words.items():
         for _, others in senses:
             assert word not in others
             assert not any(word_tables.same_meaning(word, other) for other in others)
     for word, other in (("large", "big"), ("child", "girl"), ("children", "girls")):
-        ((_, others),) = foils[word]
+        ((_, others),) = words[word]
         assert other not in others
 
 
@@ -94,15 +94,15 @@ def tagger(tmp_path):
 
 def test_a_word_of_two_classes_is_left_out_without_a_tagger(tagger):
     classes = ["object", "color"]
-    for generator in (crepe.CrepeSwap(classes), crepe.CrepeReplace(classes)):
+    for generator in (foils.CrepeSwap(classes), foils.CrepeReplace(classes)):
         assert all("in an orange space" in text for text in every(generator, SUIT))
-    tagged = crepe.CrepeReplace(classes, tagger)
+    tagged = foils.CrepeReplace(classes, tagger)
     by_word = {SUIT[a.start : a.stop]: a.kind for a in tagged.atoms(SUIT)}
     assert by_word == {"woman": "object", "orange": "color", "pear": "object"}
-    assert every(crepe.CrepeSwap(classes, tagger), SUIT) == {
+    assert every(foils.CrepeSwap(classes, tagger), SUIT) == {
         "a smiling pear in an orange space suit eats a woman"
     }
-    assert tagged.version != crepe.CrepeReplace(classes).version
+    assert tagged.version != foils.CrepeReplace(classes).version
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_word_of_two_classes_is_left_out_without_a_tagger(tagger):
     ],
 )
 def test_swap_leaves_alone_what_would_mean_the_same(caption):
-    assert every(crepe.CrepeSwap(), caption) == set()
+    assert every(foils.CrepeSwap(), caption) == set()
 
 
 def test_swap_is_a_bag_of_the_same_words():
     caption = "a small dog under the old table near a man holding a red umbrella and an orange"
-    for text in every(crepe.CrepeSwap(), caption):
+    for text in every(foils.CrepeSwap(), caption):
         words = [[w for w in t.split() if w not in ("a", "an")] for t in (text, caption)]
         assert collections.Counter(words[0]) == collections.Counter(words[1])
         assert words[0] != words[1]
@@ -146,11 +146,11 @@ def test_swap_is_a_bag_of_the_same_words():
     ],
 )
 def test_negations(caption, kind, texts):
-    assert every(crepe.CrepeNegate([kind]), caption) == texts
+    assert every(foils.CrepeNegate([kind]), caption) == texts
 
 
 def test_a_kind_of_negation_is_drawn_before_its_place():
-    generator = crepe.CrepeNegate(["caption", "object"])
+    generator = foils.CrepeNegate(["caption", "object"])
     caption = "a dog, a cat, a man, a car, a bed"
     draws = [generator(caption, np.random.default_rng(seed), 1)[0] for seed in range(400)]
     assert 150 < sum(text.startswith("there is no") for text in draws) < 250

@@ -8,7 +8,7 @@ import pytest
 
 from vlc_jax.input_pipeline.hard_texts import from_table, sampling
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 RNG = np.random.default_rng
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.generators import made
-from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
+from vlc_jax.input_pipeline.hard_texts import foils, word_tables
 from vlc_jax.input_pipeline.hard_texts.replace_swap import (
     CATEGORIES,
     RELATIONS,
@@ -182,7 +182,7 @@ def test_swap_is_its_own_inverse_and_keeps_the_bag_of_words():
     assert text == "the white house and the paved road"
     assert made(Swap(mode="authors"), text) == [caption]
     colored = "the black road and the white house"
-    (negative,) = made(crepe.CrepeSwap(["color"]), colored)
+    (negative,) = made(foils.CrepeSwap(["color"]), colored)
     (positive,) = made(Swap(mode="authors"), colored)
     bags = [collections.Counter(each.split()) for each in (colored, negative, positive)]
     assert bags[0] == bags[1] == bags[2]

@@ -16,7 +16,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.scenes import grammar, sample
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.stream import Stream
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 BOY = "A young boy quickly threw the red ball over a very tall fence."
 

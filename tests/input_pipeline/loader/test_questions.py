@@ -73,11 +73,11 @@ def test_an_asked_image_shows_the_same_and_is_another_one():
     transform = ImageTransform(4)
     np.testing.assert_array_equal(transform(one), transform(pixels))
     assert len({image_key(image) for image in (pixels, one, other)}) == 3
-    found = questions.of_images(WORDS, "asked {}", [one, other])["question"]
+    found = questions.image_questions(WORDS, "asked {}", [one, other])["question"]
     np.testing.assert_array_equal(found, WORDS(["asked q1", "asked q2"]))
-    assert questions.of_images(WORDS, "", [pixels]) == {}
+    assert questions.image_questions(WORDS, "", [pixels]) == {}
     with pytest.raises(DataError, match="no question to fill into"):
-        questions.of_images(WORDS, "{}", [one, pixels])
+        questions.image_questions(WORDS, "{}", [one, pixels])
 
 
 def test_shards_keep_questions():
@@ -121,6 +121,6 @@ def test_a_record_without_an_image_is_bad_elsewhere():
 
 def test_a_preview_counts_texts_alone_by_themselves():
     report = preview(TextOnly(10), WORDS, ImageTransform(4))
-    assert (report.bad, report.sizes) == (0, {"4x4": 5})
-    assert report.without_image == 5
+    assert (report.counts["bad"], report.sizes) == (0, {"4x4": 5})
+    assert report.counts["without_image"] == 5
     assert "5 records without an image" in str(report)

@@ -56,13 +56,13 @@ def test_a_batch_has_the_features_of_its_texts_or_zeros():
         stored_features.unpack(stored_features.pack(*arrays(seed), texts, "float32"))
         for seed in range(2)
     ]
-    batch = stored_features.batch_of(rows, [["blue", "a dog"], ["red"]], 2, "negative_text")
+    batch = stored_features.text_arrays(rows, [["blue", "a dog"], ["red"]], 2, "negative_text")
     assert batch["negative_text_tokens"].shape == (2, 2, 2, 6)
     for part in ("pooled", "tokens"):
         found = batch[f"negative_text_{part}"]
         np.testing.assert_array_equal(found[0], rows[0].text[part][2:4])
         np.testing.assert_array_equal(found[1], [rows[1].text[part][0], 0 * found[1, 1]])
-    assert stored_features.batch_of(rows, [[], []], 0, "positive_text") == {}
+    assert stored_features.text_arrays(rows, [[], []], 0, "positive_text") == {}
 
 
 class Encoded:

@@ -10,7 +10,7 @@ from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.scenes import conversations, grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 
 ALL = tuple((kind, 1.0) for kind in conversations.KINDS)

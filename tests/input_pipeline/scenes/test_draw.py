@@ -10,7 +10,7 @@ import pytest
 from vlc_jax.input_pipeline.scenes import draw, sample, shapes
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.world import RGB, Scene, SceneObject
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.support.scene_examples import MINI, is_true, two_objects
-from vlc_jax.input_pipeline.hard_texts import scenes as generators
+from vlc_jax.input_pipeline.hard_texts import scene_texts as generators
 from vlc_jax.input_pipeline.scenes import grammar, words
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 ALL = generators.SCENES_NEGATIVES | generators.SCENES_POSITIVES
 RICH = {"colour": 0.8, "size": 0.5, "synonyms": 0.05}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.support.scene_examples import is_true, scene_of
-from vlc_jax.input_pipeline.hard_texts import scenes as generators
+from vlc_jax.input_pipeline.hard_texts import scene_texts as generators
 from vlc_jax.input_pipeline.record import DataError, Findable
 from vlc_jax.input_pipeline.scenes import draw, grammar
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 BOTH = (("relation", 0.7), ("attribute", 0.3))
 ALL = (*BOTH, ("negation", 0.5), ("denial", 0.5))

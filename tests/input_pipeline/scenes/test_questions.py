@@ -2,10 +2,10 @@
 
 import pytest
 
-from vlc_jax.input_pipeline.benchmarks import READERS, scenes
+from vlc_jax.input_pipeline.benchmarks import READERS, scene_cases
 from vlc_jax.input_pipeline.scenes import grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 QUESTIONS = {
@@ -30,7 +30,7 @@ def test_a_caption_has_its_question(caption):
     assert questions.question(grammar.parse(caption, MINI)) == QUESTIONS[caption]
 
 
-@pytest.mark.parametrize("name", sorted(scenes.READERS))
+@pytest.mark.parametrize("name", sorted(scene_cases.READERS))
 def test_all_options_of_a_case_answer_its_question(name):
     for case in READERS[name](count=60).cases:
         asked = case.meta["question"]

@@ -8,7 +8,7 @@ import pytest
 
 from vlc_jax.input_pipeline.scenes import draw, grammar, sample
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources.scenes import IMAGES, ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import IMAGES, ScenesSource
 
 
 def test_record_is_the_drawn_scene_with_true_captions():

@@ -14,7 +14,7 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.examples import Examples
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import dcsm, make_source, order
+from vlc_jax.input_pipeline.sources import make_source, opposites, order
 
 COLOURS = {"cup": (220, 40, 40), "hat": (40, 40, 220)}
 SIZE = 64
@@ -43,8 +43,8 @@ def folder(tmp_path_factory):
     }
     (path / "instances.json").write_text(json.dumps(document))
     (path / "names.json").write_text('{"couch": "sofa"}')
-    (path / f"pairs/{dcsm.SPATIAL}.partial").mkdir(parents=True)
-    (path / f"pairs/{dcsm.SPATIAL}.partial/cup_above_rug.png").touch()
+    (path / f"pairs/{opposites.SPATIAL}.partial").mkdir(parents=True)
+    (path / f"pairs/{opposites.SPATIAL}.partial/cup_above_rug.png").touch()
     out = ["--out", str(path / "pairs"), "--size", str(SIZE)]
     assert composites.main(["--objects", str(path / "objects"), "--count", "8", *out]) == 0
     more = ["--instances", str(path / "instances.json"), "--names", str(path / "names.json")]
@@ -84,7 +84,7 @@ def test_places_in_the_image_are_those_of_its_captions(folder):
 
 
 def test_images_of_a_killed_command_do_not_join_the_next(folder):
-    assert not (folder / f"pairs/{dcsm.SPATIAL}/cup_above_rug.png").exists()
+    assert not (folder / f"pairs/{opposites.SPATIAL}/cup_above_rug.png").exists()
 
 
 def test_attributes_are_exchanged_in_the_opposite_caption(folder):
@@ -97,7 +97,7 @@ def test_attributes_are_exchanged_in_the_opposite_caption(folder):
         assert opposite.hard_images == [record.id]
         groups.setdefault(record.id.split("/")[1], record)
         assert not np.array_equal(*(image_ops.decode(each.image) for each in (record, opposite)))
-    colours, sizes = groups[dcsm.ATTRIBUTES], groups[dcsm.SIZES]
+    colours, sizes = groups[opposites.ATTRIBUTES], groups[opposites.SIZES]
     _, _, _, _, colour, first, _, _, other, _ = colours.captions[0].split()
     assert (colour, other) == tuple(colours.image.stem.split("_")[::2])
     assert first in COLOURS
@@ -106,7 +106,7 @@ def test_attributes_are_exchanged_in_the_opposite_caption(folder):
 
 def test_a_denied_object_is_not_in_the_image(folder):
     records = source(folder, sets=("negation",))
-    entries = json.loads((folder / "pairs" / dcsm.NEGATION).read_text())
+    entries = json.loads((folder / "pairs" / opposites.NEGATION).read_text())
     seen = {"photo_0.png": "dog", "photo_1.png": "couch"}
     assert len(entries) == len(records) // 2 == 2  # dog without couch, and the other way round
     for index in range(len(records)):
@@ -122,7 +122,7 @@ def test_a_denied_object_is_not_in_the_image(folder):
 def test_sets_are_equally_large_and_chosen_by_the_seed(folder):
     records = source(folder)
     groups = [records[index].group for index in range(len(records))]
-    assert {name: groups.count(name) for name in groups} == dict.fromkeys(dcsm.SETS, 4)
+    assert {name: groups.count(name) for name in groups} == dict.fromkeys(opposites.SETS, 4)
     again, other = source(folder), source(folder, seed=1)
     assert again.fingerprint == records.fingerprint != other.fingerprint
     assert pickle.loads(pickle.dumps(records))[3] == records[3]
@@ -161,7 +161,7 @@ def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path, capsys):
 
     with pytest.raises(ValueError, match=r"no folder .*vlc-jax composites"):
         read(sets=("spatial",))
-    spatial = tmp_path / dcsm.SPATIAL
+    spatial = tmp_path / opposites.SPATIAL
     spatial.mkdir()
     Image.new("RGB", (8, 8)).save(spatial / "cup_above_hat.png")
     with pytest.raises(DataError, match="1 of 1 images have no opposite CUTMIX_NAME"):
@@ -175,11 +175,11 @@ def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path, capsys):
     with pytest.raises(DataError, match=r"in folders, such as more/cup_above_hat.png: move them"):
         read(sets=("spatial",), opposite="text")
     for entry in ({"img1_path": "a.png"}, 3, {"img1_path": "a", "img1_obj": ["dog"]}):
-        (tmp_path / dcsm.NEGATION).write_text(json.dumps([entry]))
+        (tmp_path / opposites.NEGATION).write_text(json.dumps([entry]))
         with pytest.raises(DataError, match="entry 0 has img1_path, a file, and img1_obj, two"):
             read(sets=("negation",))
     entry = {"img1_path": "../a.png", "img1_obj": ["a", "b"], "img2_path": "b", "img2_obj": "b"}
-    (tmp_path / dcsm.NEGATION).write_text(json.dumps([entry]))
+    (tmp_path / opposites.NEGATION).write_text(json.dumps([entry]))
     with pytest.raises(DataError, match="entry 0: a file name that leads out of its folder"):
         read(sets=("negation",))
     assert composites.main(["--objects", str(folder), "--out", str(tmp_path / "out")]) == 2

@@ -157,7 +157,7 @@ def test_a_preview_looks_into_every_folder(folders):
     for count, names in ((3, ["a/r0", "a/r1", "b/r0", "b/r1"]), (90, [s.id for s in source])):
         looked = [source[index].id for index in inspection._first(source, count)]
         assert looked == names
-        assert inspection.inspect(source, count=count).looked_at == len(names)
+        assert inspection.inspect(source, count=count).counts["looked_at"] == len(names)
 
 
 def test_a_config_reads_folders_with_weights_as_shards():

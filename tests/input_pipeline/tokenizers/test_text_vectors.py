@@ -137,7 +137,7 @@ def test_the_check_of_the_data_names_a_text_without_a_vector(file):
 
     records = [Record("r", np.zeros((4, 4, 3), np.uint8), [text]) for text in TEXTS]
     report = inspection.preview(Source(records), read(file), None)
-    assert (report.captions, report.tokens) == (3, 0)
+    assert (report.counts["captions"], report.counts["tokens"]) == (3, 0)
     with pytest.raises(DataError, match="no vector of 'a cat'"):
         inspection.preview(Source([Record("r", records[0].image, ["a cat"])]), read(file), None)
 

@@ -92,15 +92,15 @@ class DcsmSource:
         self.finds_more = self._has_images
         self._images = Path(images or path)
         pairs = {name: self._read(name) for name in dict.fromkeys(sets)}
-        self._pairs = [(name, pair) for name, of_set in pairs.items() for pair in of_set]
+        self._pairs = [(name, pair) for name, listed in pairs.items() for pair in listed]
         self.group_size = 1
         if truncate:
             least = min(map(len, pairs.values()))
             chosen = []
-            for name, of_set in pairs.items():
+            for name, listed in pairs.items():
                 # of each set by itself: another set leaves the choice as it is
                 rng = np.random.default_rng([seed, SETS.index(name)])
-                chosen.append([(name, of_set[i]) for i in rng.permutation(len(of_set))[:least]])
+                chosen.append([(name, listed[i]) for i in rng.permutation(len(listed))[:least]])
             # one of each set side by side
             self._pairs = [
                 pair for side_by_side in zip(*chosen, strict=True) for pair in side_by_side
@@ -185,10 +185,8 @@ class DcsmSource:
             )
         return files
 
-    def _pair(
-        self, folder: str, file: str, of_wording: Sequence[tuple[str, str]], name: str
-    ) -> Pair:
-        captions, opposites = (tuple((texts[i],) for texts in of_wording) for i in (0, 1))
+    def _pair(self, folder: str, file: str, wordings: Sequence[tuple[str, str]], name: str) -> Pair:
+        captions, opposites = (tuple((texts[i],) for texts in wordings) for i in (0, 1))
         opposite = f"{folder}/{OPPOSITE[name]}{file}"
         return Pair(f"{folder}/{file}", f"{folder}/{file}", opposite, captions, opposites)
 

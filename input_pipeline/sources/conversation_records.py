@@ -105,7 +105,7 @@ class LlavaSource(PublishedSource):
         )
         if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
             raise self._wrong_file(path, json_annotations.describe(document))
-        rows = [_of_pair(row) for row in rows]
+        rows = [_conversation_row(row) for row in rows]
         numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
         left_out = len(rows) - len(numbers)
         if self._text_only:
@@ -154,7 +154,7 @@ class LlavaSource(PublishedSource):
         return answers[:1] if self._answers == "first" else answers
 
 
-def _of_pair(row: dict[str, Any]) -> dict[str, Any]:
+def _conversation_row(row: dict[str, Any]) -> dict[str, Any]:
     """An entry of Img-Diff as one of LLaVA, whose image is the pair; others as they are."""
     if "image" in row or not row.keys() >= {"path", "bbox"}:
         return row
