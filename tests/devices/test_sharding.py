@@ -110,17 +110,8 @@ def test_optimizer_state_lies_like_its_parameters():
         return params, make(params).init(params)
 
     def make(params):
-        return optimizer.make(
-            params,
-            learning_rate=optimizer.schedule("constant", 1.0, 1),
-            weight_decay=0.1,
-            b1=0.9,
-            b2=0.98,
-            eps=1e-6,
-            clip_norm=1.0,
-            decay_exclude="",
-            learning_rate_multipliers=(),
-        )
+        rate = optimizer.schedule("constant", 1.0, 1)
+        return optimizer.make(params, rate, optimizer.AdamW(0.1, clip_norm=1.0))
 
     where = sharding.state_shardings(mesh, jax.eval_shape(init))
     params, opt_state = jax.jit(init, out_shardings=where)()
@@ -137,7 +128,7 @@ def test_a_teacher_lies_like_the_parameters_that_it_follows():
     config = default.get_config()
     with config.unlocked():
         config.losses = {"infonce": default.loss(1.0), "distill": default.loss(1.0)}
-    run = setup.of_model(config, models.build("clip", "B/32"), 10_000)
+    run = setup.step_setup(config, models.build("clip", "B/32"), 10_000)
     run = run._replace(mesh=sharding.make_mesh(data=1, fsdp=8))
     state = setup_state.state_shapes(run, {})
     teacher, params = (

@@ -16,7 +16,7 @@ from tests.support import compilations, helpers, openvision, small_models
 from tests.support.training import train
 from vlc_jax import losses, models, weights
 from vlc_jax.configs import clip_ft
-from vlc_jax.encode import inference
+from vlc_jax.encode import inference, inputs
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.errors import DivergedError, UsageError, WeightsError
@@ -357,7 +357,7 @@ def test_a_batch_size_is_a_whole_number(size, tmp_path):
 )
 def test_a_text_that_is_no_string_is_named(texts, message):
     with pytest.raises(UsageError, match=f"{message}, no string: leave it out or write it"):
-        inspect.unwrap(inference._texts)(texts)
+        inspect.unwrap(inputs.as_texts)(texts)
 
 
 def test_the_values_of_weights_are_read_once(tiny, monkeypatch):

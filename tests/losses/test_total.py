@@ -154,9 +154,9 @@ def test_a_loss_of_other_numbers_of_images_and_texts_is_refused(outputs):
     image = outputs.image._replace(pooled=outputs.image.pooled[:2])
     with pytest.raises(errors.UsageError, match=r"pairs of .*; got 2 images and 24 texts"):
         losses.total({"infonce": {"weight": 1.0}}, outputs._replace(image=image))
-    of_scores = inspect.unwrap(masks.of_scores)
+    for_scores = inspect.unwrap(masks.for_scores)
     with pytest.raises(errors.UsageError, match=r"\(batch, batch\); got \(2, 24\)"):
-        of_scores(None, outputs.scores[:2], None)
+        for_scores(None, outputs.scores[:2], None)
 
 
 def test_sigmoid_without_a_logit_bias_is_refused(arrays, outputs):

@@ -57,7 +57,7 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
         config.losses = {"negclip": default.loss(2.0)}  # the sum of both, as their authors have it
         config.optimizer.warmup_steps = 1
     variables = jax.jit(model.init)(jax.random.key(0), batch)
-    run = setup.of_model(config, model, 9)
+    run = setup.step_setup(config, model, 9)
     params = jax.tree.map(lambda x: np.asarray(x) + 0.05 * normal(*x.shape), variables["params"])
     params["logit_scale"] = np.float32(0)
     first = State(np.int32(0), params, jax.jit(run.optimization.optimizer.init)(params), {})
@@ -112,7 +112,7 @@ def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_fi
     with config.unlocked():
         config.batch_size, config.sub_batches, config.optimizer.warmup_steps = 8, 2, 1
         config.frozen, config.init_from = ("image", "text"), "towers"
-    run = setup.of_model(config, model, 9)
+    run = setup.step_setup(config, model, 9)
     variables = jax.jit(model.init)(jax.random.key(0), batch)
     params, batch_stats = variables["params"], variables["batch_stats"]
     optimizer = jax.jit(run.optimization.optimizer.init)(params)
@@ -150,7 +150,7 @@ def test_vectors_of_functional_words_that_are_frozen_stay_bit_for_bit_and_do_not
             config.batch_size, config.optimizer.warmup_steps = 8, 1
             config.optimizer.weight_decay = 0.1
             config.frozen, config.init_from = ("image", "text", *rules), "towers"
-        run = setup.of_model(config, model, 9)
+        run = setup.step_setup(config, model, 9)
         trained, frozen = run.parameters.split(params)
         optimizer = jax.jit(run.optimization.optimizer.init)(trained)
         state = State(np.int32(0), trained, optimizer, variables["batch_stats"])

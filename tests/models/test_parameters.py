@@ -61,17 +61,8 @@ def test_rules_split_and_merging_gives_all_back(params, rules, is_frozen):
 def test_frozen_parameters_have_no_gradient_and_no_moments(params):
     parameters = frozen("image")
     trained, _ = parameters.split(params)
-    tx = optimizer.make(
-        trained,
-        learning_rate=optimizer.schedule("constant", 0.1, 10),
-        weight_decay=0.2,
-        b1=0.9,
-        b2=0.98,
-        eps=1e-6,
-        clip_norm=1.0,
-        decay_exclude="",
-        learning_rate_multipliers=(),
-    )
+    rate, options = optimizer.schedule("constant", 0.1, 10), optimizer.AdamW(0.2, clip_norm=1.0)
+    tx = optimizer.make(trained, rate, options)
     shapes = jax.eval_shape(tx.init, trained)
     moments = sum(x.size for x in jax.tree.leaves(shapes) if x.ndim)
     matrices = sum(x.size for x in jax.tree.leaves(trained) if np.ndim(x))

@@ -13,17 +13,7 @@ from vlc_jax.setup import optimizer
 
 def test_a_step_of_training_changes_all_but_the_statistics_of_batch_norm(make, compiled):
     model, params, batch = make("resnet")
-    steps = optimizer.make(
-        params,
-        learning_rate=lambda _: 1e-2,
-        weight_decay=0.1,
-        b1=0.9,
-        b2=0.98,
-        eps=1e-6,
-        clip_norm=1.0,
-        decay_exclude="",
-        learning_rate_multipliers=(),
-    )
+    steps = optimizer.make(params, lambda _: 1e-2, optimizer.AdamW(0.1, clip_norm=1.0))
 
     def stepped(params):
         def loss(params):

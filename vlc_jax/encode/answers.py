@@ -96,8 +96,8 @@ class Answers:
         self._check(decoding, ids, image)
         text = _padded(ids, _columns(ids[0]))
         prompts = self._prompts(decoding.kind)(variables, image, *text)
-        of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
-        inputs = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
+        decoder_of = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
+        inputs = (*decoder_of(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
         tokens = decode.stream(*inputs, steps=decoding.max_tokens)
         while True:
             # inside the loop: the mesh must not be set for the caller between two tokens

@@ -61,7 +61,7 @@ def dense(
     Without pair masks every row is an example.
     """
     # float32: logits reach 100, where bfloat16 has steps of 0.5
-    pair_masks = masks.of_scores(pair_masks, scores, negative_scores)
+    pair_masks = masks.for_scores(pair_masks, scores, negative_scores)
     logits = logit_scale * scores.astype(jnp.float32)
     images = masks.all_images(pair_masks) if all_images else pair_masks
     rows, columns = _logsumexps(logits, masks.captions(images, pair_masks))

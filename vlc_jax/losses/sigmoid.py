@@ -36,7 +36,7 @@ def dense(
 
     Without pair masks every row is an example.
     """
-    pair_masks = masks.of_scores(pair_masks, scores, negative_scores)
+    pair_masks = masks.for_scores(pair_masks, scores, negative_scores)
 
     def logits(scores: jax.Array) -> jax.Array:
         # float32: logits reach 100, where bfloat16 has steps of 0.5

@@ -155,9 +155,9 @@ def _chunks_backward(
     d_rows, d_columns = cotangents
 
     def body(sums: tuple, part: tuple) -> tuple[tuple, jax.Array]:
-        image, pair_masks, rows, d_rows = part
+        images, (rows, d_rows) = part[:2], part[2:]
         merged = (rows, columns), (d_rows, d_columns)
-        d_image, *others = _tile_gradients(tile, merge, image, pair_masks, texts, numbers, *merged)
+        d_image, *others = _tile_gradients(tile, merge, images, texts, numbers, *merged)
         return jax.tree.map(jnp.add, sums, tuple(others)), d_image
 
     parts = split((image, texts.pair_masks, rows, d_rows), chunk)
@@ -208,7 +208,8 @@ def _ring_backward(tile: Tile, merge: Merge, ring: Ring, saved: tuple, cotangent
     def gradients_with(visitor: tuple) -> tuple:
         texts_, columns, d_columns = visitor
         merged = (rows, columns), (d_rows, d_columns)
-        return _tile_gradients(tile, merge, image, texts.pair_masks, texts_, numbers, *merged)
+        images = image, texts.pair_masks
+        return _tile_gradients(tile, merge, images, texts_, numbers, *merged)
 
     def hop(carry: tuple, _: None) -> tuple[tuple, None]:
         d_image, d_texts, d_numbers, visitor = carry
@@ -230,8 +231,7 @@ over_ring.defvjp(_ring_forward, _ring_backward)
 def _tile_gradients(
     tile: Tile,
     merge: Merge,
-    image: jax.Array,
-    pair_masks: masks.PairMasks,
+    images: tuple[jax.Array, masks.PairMasks],
     texts: Texts,
     numbers: Any,
     merged: tuple,
@@ -239,6 +239,7 @@ def _tile_gradients(
 ) -> tuple[jax.Array, tuple, Any]:
     """Gradients that one tile adds to images, embeddings of texts and numbers, from the cotangents
     of the `merged` results of its rows and columns."""
+    image, pair_masks = images
 
     def results(image: jax.Array, embeddings: tuple, numbers: Any) -> tuple:
         return tile(image, pair_masks, Texts(*embeddings, texts.pair_masks), numbers)

@@ -93,11 +93,11 @@ class FLAIR(heads.Head):
         def share(tokens: Array, rest: tuple) -> Array:
             texts, variables = rest
 
-            def of_block(tokens: Array, texts: tuple[Array, Array]) -> Array:
+            def block_scores(tokens: Array, texts: tuple[Array, Array]) -> Array:
                 texts = (x[None] for x in texts)
                 return self._cosines(lambda x: out.apply(variables, x), tokens, *texts)
 
-            return heads.map_pairs_in_chunks(of_block, tokens, texts, self.chunk)
+            return heads.map_pairs_in_chunks(block_scores, tokens, texts, self.chunk)
 
         return types.map_sharded(share, image.tokens, (queries, variables))
 

@@ -285,8 +285,8 @@ def map_pairs_in_chunks(
     `chunk` images and `chunk` texts (`map_chunks`)."""
     texts = len(jax.tree.leaves(text)[0])
 
-    def of_images(part: Any) -> Array:
+    def image_scores(part: Any) -> Array:
         return map_chunks(lambda other: score(part, other).T, text, chunk).T
 
     # remat once, in the innermost loop: nested checkpoints would run the forward pass three times
-    return map_chunks(of_images, image, chunk, remat=texts <= chunk)
+    return map_chunks(image_scores, image, chunk, remat=texts <= chunk)

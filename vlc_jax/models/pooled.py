@@ -161,10 +161,10 @@ class Pooled(heads.Head):
         def share(patches: Array, rest: tuple) -> Array:
             texts, scale = rest
 
-            def of_block(patches: Array, texts: tuple[Array, Array]) -> Array:
+            def block_scores(patches: Array, texts: tuple[Array, Array]) -> Array:
                 return pooling.scores(self._row, patches, *(x[None] for x in texts), scale)
 
-            return heads.map_pairs_in_chunks(of_block, patches, texts, self.chunk)
+            return heads.map_pairs_in_chunks(block_scores, patches, texts, self.chunk)
 
         replicated = (self._queries(text), jnp.asarray(logit_scale, jnp.float32))
         return types.map_sharded(share, image.tokens, replicated)

@@ -172,9 +172,9 @@ def interpolated(
 
     lookup = types.auto_sharded(lambda at, x: jnp.take(x, at, axis=0), splits_rows=True)
     return sum(
-        lookup(r * side + c, table) * (of_row * of_column)[..., None]
-        for r, of_row in taps(row, grid[:, 0])
-        for c, of_column in taps(column, grid[:, 1])
+        lookup(r * side + c, table) * (row_share * column_share)[..., None]
+        for r, row_share in taps(row, grid[:, 0])
+        for c, column_share in taps(column, grid[:, 1])
     )
 
 
@@ -184,7 +184,7 @@ def axial_rotation(
     """Rotation by row in the first half of the pairs of features, by column in the second."""
     axis = jnp.stack([row, column], axis=-1)[..., np.arange(pairs) // (pairs // 2)]
     frequency = np.tile(rope.frequencies(pairs // 2)[0], 2)
-    return rope.of_positions(axis, frequency)
+    return rope.rotation_at(axis, frequency)
 
 
 class Qwen3VL(vlm2vec.VLM2Vec):
@@ -229,9 +229,9 @@ class Qwen3VL(vlm2vec.VLM2Vec):
         first = len(self.prefix) + 1
         behind = valid.shape[1] - first - count
         deep = jnp.pad(jnp.moveaxis(deep, 2, 1), ((0, 0), (0, 0), (first, behind), (0, 0)))
-        more = {"positions": positions(valid, grid, first, count, has_image)}
-        more |= {"deep": deep} if deep.shape[1] else {}
-        return types.ImageFeatures(self._embedding(embeds, valid, **more))
+        places = positions(valid, grid, first, count, has_image)
+        picture = lm.Picture(places, deep if deep.shape[1] else None)
+        return types.ImageFeatures(self._embedding(embeds, valid, picture))
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False

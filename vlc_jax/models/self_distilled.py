@@ -117,14 +117,14 @@ class SelfDistilled(heads.Head):
             masked = _at(masked[:, int(self.has_class_token) :], masked_patches)
             masked = self.patch_projection(masked)
         return types.ViewLogits(
-            image=self._of_pooled(image.pooled),
+            image=self._pooled_logits(image.pooled),
             patches=self.patch_projection(patches),
             mean_patch=self.patch_projection(image.tokens, is_mean=True),
-            crops=None if crops is None else self._of_pooled(crops),
+            crops=None if crops is None else self._pooled_logits(crops),
             masked=masked,
         )
 
-    def _of_pooled(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes prototypes"]:
+    def _pooled_logits(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes prototypes"]:
         # unit vectors are so small that GELU is linear in them, and the projection as well
         return self.pooled_projection(x * self.width**0.5)
 

@@ -73,11 +73,11 @@ class SPARC(PatchHead):
         """Cosine of every image with every text, global or local."""
         if is_training or self.scoring == "global":
             return heads.dot(image.pooled, text.pooled)
-        of_image = jax.vmap(self._local, in_axes=(None, 0, 0))
-        of_images = jax.vmap(of_image, in_axes=(0, None, None))
+        text_cosines = jax.vmap(self._local, in_axes=(None, 0, 0))
+        all_cosines = jax.vmap(text_cosines, in_axes=(0, None, None))
 
         def local(patches: Array, texts: tuple[Array, Array]) -> Array:
-            return heads.map_chunks(lambda part: of_images(part, *texts), patches, self.chunk)
+            return heads.map_chunks(lambda part: all_cosines(part, *texts), patches, self.chunk)
 
         return types.map_sharded(local, image.tokens, (text.tokens, self._counts(text)))
 
@@ -91,8 +91,8 @@ class SPARC(PatchHead):
         tokens, counts = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._counts(text))
         )
-        of_image = jax.vmap(self._local, in_axes=(None, 0, 0))
-        return jax.vmap(of_image)(image.tokens, tokens, counts)
+        text_cosines = jax.vmap(self._local, in_axes=(None, 0, 0))
+        return jax.vmap(text_cosines)(image.tokens, tokens, counts)
 
     def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
         """groups: a_lp; {} with global scoring."""

@@ -45,13 +45,13 @@ class Transformer(nn.Module):
         (images, patches, width), texts = image.shape, text.shape[1]
         first = self.param("class_token", nn.initializers.normal(0.02), (width,))
 
-        def of_pairs(x: Array) -> Array:
+        def each_pair(x: Array) -> Array:
             return jnp.broadcast_to(x, (images, texts, *x.shape[2:])).reshape(-1, *x.shape[2:])
 
         parts = first.reshape(1, 1, 1, width), image[:, None], text
-        x = jnp.concatenate([of_pairs(part) for part in parts], axis=1)
+        x = jnp.concatenate([each_pair(part) for part in parts], axis=1)
         # the text last: no token reads behind its end
-        ends = of_pairs(ends) + 1 + patches
+        ends = each_pair(ends) + 1 + patches
         initial = layers.initialisers("clip", width, self.depth)
         for number in range(self.depth):
             sizes = self.attention_heads, 4 * width, False, "gelu", EPSILON, initial
@@ -133,10 +133,10 @@ class TFLocal(heads.Head):
         def share(images: Array, rest: tuple) -> Array:
             texts, variables = rest
 
-            def of_block(images: Array, texts: tuple[Array, Array]) -> Array:
+            def block_scores(images: Array, texts: tuple[Array, Array]) -> Array:
                 return self._unbound(variables)(images, *(x[None] for x in texts))
 
-            return heads.map_pairs_in_chunks(of_block, images, texts, self.chunk)
+            return heads.map_pairs_in_chunks(block_scores, images, texts, self.chunk)
 
         return types.map_sharded(share, image.tokens, (texts, self.transformer.variables))
 

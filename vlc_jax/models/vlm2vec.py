@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.models import captioner, continuation, layers
+from vlc_jax.models import captioner, continuation, layers, lm
 
 
 class VLM2Vec(captioner.DecoderHead):
@@ -90,15 +90,15 @@ class VLM2Vec(captioner.DecoderHead):
         self,
         embeds: Float[Array, "batch length width"],
         valid: Bool[Array, "batch length"],
-        **more: Array,
+        picture: lm.Picture | None = None,
     ) -> Float[Array, "batch width"]:
-        """The hidden state at the last token; more: further arrays for the decoder."""
+        """The hidden state at the last token."""
         decoder = self.language_model
 
-        def last(embeds: Array, valid: Array, params: Any, more: dict[str, Array]) -> Array:
-            hidden, _ = continuation.apply(decoder, params, embeds, valid, **more)
+        def last(embeds: Array, valid: Array, params: Any, picture: lm.Picture | None) -> Array:
+            hidden, _ = continuation.apply(decoder, params, embeds, valid, picture=picture)
             at = continuation.Prompt(embeds, valid).last
             # the last real token, not the last slot: questions and texts are padded
             return layers.l2_normalize(layers.at(hidden, at)[:, 0])
 
-        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params(), more)
+        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params(), picture)

@@ -123,7 +123,7 @@ def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
     return config
 
 
-def of_model(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
+def step_setup(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
     """A Setup without tokenizer, data and benchmarks, for a train step of a ready-made model.
 
     For speed/ and tests.
