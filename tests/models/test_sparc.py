@@ -92,7 +92,7 @@ def test_scores_are_cosines_of_means(mask_global_text, chunk):
 
     def everything(module, image, text):
         image, text = module.image(image), module.text(text)
-        return image, text, module.score(image, text), module.score(image, text, is_training=True)
+        return image, text, module.score(image, text), module.training_scores(image, text)[0]
 
     begin = jax.jit(functools.partial(head.init, method=everything))
     variables = begin(jax.random.key(0), image, text)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from vlc_jax import types
 from vlc_jax.models import bert, heads, layers
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class _Encoder(NamedTuple):
@@ -136,16 +137,12 @@ class BLIP(heads.Head):
         """False: each text is encoded with its image."""
         return False
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`: the embedding of ITC, from the class token."""
         del is_training
         return features._replace(pooled=layers.l2_normalize(self.image_projection(features.pooled)))
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`: the embedding of ITC, from the first token of the text alone. `tokens`, in
         training: features of the text alone."""
         if self.is_initializing():  # the texts alone create no cross attention
@@ -160,11 +157,8 @@ class BLIP(heads.Head):
         pooled = layers.l2_normalize(self.text_projection(x[:, 0]))
         return features._replace(pooled=pooled, tokens=x if is_training else None)
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Scores of every image with every text."""
-        del is_training
         if self.scores == "itc":
             return heads.dot(image.pooled, text.pooled)
         texts = text.ids, _ends(text), text.pooled
@@ -188,10 +182,9 @@ class BLIP(heads.Head):
         return types.map_sharded(share, images, (texts, self._params()))
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Scores of image i with its own k texts."""
-        del is_training
         if self.scores == "itc":
             return heads.dot_options(image.pooled, text.pooled)
         count = len(image.tokens)
@@ -215,8 +208,8 @@ class BLIP(heads.Head):
 
     def matching(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         logit_scale: Float[Array, ""],
         ids: UInt32[Array, "images 2"] | None,
         mask: Bool[Array, " images"] | None,
@@ -240,8 +233,8 @@ class BLIP(heads.Head):
 
     def log_odds(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         text_index: Int[Array, " images"],
         image_index: Int[Array, " images"],
     ) -> Float[Array, "images 3"]:
@@ -293,7 +286,7 @@ class BLIP(heads.Head):
         )
 
 
-def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:
+def _ends(text: TextFeatures) -> Int[Array, " texts"]:
     """Position of the last token of each text."""
     return text.mask.sum(axis=1) - 1
 

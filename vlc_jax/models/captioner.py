@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import continuation, flamingo, heads, llava, lm
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class _LanguageHead(heads.Head, kw_only=True):
@@ -148,9 +149,7 @@ class DecoderHead(_LanguageHead, kw_only=True):
         image = types.POOLED_ONLY if is_pooled else types.FeatureRequest(self.stage)
         return image, types.FeatureRequest("ids")
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: decoder inputs before a text, (images, prefix + patches + question, width);
         `read` is their mask. `media`: latents of a resampler, instead of patches.
 
@@ -184,7 +183,7 @@ class DecoderHead(_LanguageHead, kw_only=True):
             tokens = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         return features._replace(tokens=tokens, media=media)
 
-    def read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
+    def read(self, image: ImageFeatures) -> Bool[Array, "images patches"]:
         """Mask of the tokens before a text (`image`): False on padding of questions; in rows
         without an image, True on `start_of_text_only` tokens and the question only."""
         valid = jnp.ones(image.tokens.shape[:2], bool)
@@ -197,7 +196,7 @@ class DecoderHead(_LanguageHead, kw_only=True):
         return valid.at[:, -is_asked.shape[1] :].set(is_asked)
 
     def _media(
-        self, image: types.ImageFeatures, length: int, has_image: bool = True
+        self, image: ImageFeatures, length: int, has_image: bool = True
     ) -> flamingo.Media | None:
         """The image of each row, seen by `length` slots from the token <image> on, or by none."""
         if image.media is None:
@@ -241,9 +240,7 @@ class Captioner(DecoderHead):
         """False for both: the decoder reads image tokens (at least one) and token ids of a text."""
         return False, False
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`mask`: the scored tokens. Raises UsageError if scores=answer and texts have no marks."""
         del is_training
         if self.scores == "all":
@@ -255,11 +252,8 @@ class Captioner(DecoderHead):
             )
         return features._replace(mask=features.marks > 0)
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Mean log probability of every text given every image."""
-        del is_training
 
         def scores(prompt: continuation.Prompt, params: Any, *texts: Array) -> Array:
             def part(prompt: continuation.Prompt) -> Array:
@@ -274,10 +268,9 @@ class Captioner(DecoderHead):
         return scores(prompt, self.parameters_for(image.tokens), text.ids, text.mask)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Mean log probability of the k texts of image i, given image i and `text.shared`."""
-        del is_training
         tokens, valid = image.tokens, self.read(image)
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
         if text.shared is not None:
@@ -290,7 +283,7 @@ class Captioner(DecoderHead):
 
     def prompt(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         ids: Int[Array, "images length"],
         valid: Bool[Array, "images length"],
         *,
@@ -333,7 +326,7 @@ class Captioner(DecoderHead):
 
     def _prompt(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         embeds: Float[Array, "images _ width"],
         valid: Bool[Array, "images length"],
         has_image: bool = True,

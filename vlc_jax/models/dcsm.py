@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 # running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
@@ -94,9 +95,7 @@ class DCSM(heads.Head):
         tokens = types.FeatureRequest("normed" if self.adapter else "projected")
         return tokens, tokens
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: v; with layout grid without the class token."""
         del is_training
         if self.adapter:
@@ -106,9 +105,7 @@ class DCSM(heads.Head):
             return features._replace(tokens=features.tokens[:, 1:])
         return features
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`tokens`: u, 0 in the columns of functional words; `marks`: the word of each column."""
         del is_training
         tokens, marks = features.tokens, features.marks
@@ -128,7 +125,7 @@ class DCSM(heads.Head):
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
 
     def outputs(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures]
     ) -> tuple[heads.Scores, dict[str, Array]]:
         """Scores of captions and hard texts, standardised together as in the authors' code;
         updates the running moments if "batch_stats" is mutable."""
@@ -145,8 +142,8 @@ class DCSM(heads.Head):
 
     def score(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         *,
         is_training: bool = False,
         scaling: tuple[Array, Array] | None = None,
@@ -180,8 +177,8 @@ class DCSM(heads.Head):
 
     def score_options(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         *,
         is_training: bool = False,
         scaling: tuple[Array, Array] | None = None,
@@ -203,7 +200,7 @@ class DCSM(heads.Head):
         keys = _keys(key, jnp.arange(images), options)
         return self._network(self.net, maps, scaling, keys)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """similarity: M, not standardised, and its columns."""
         products = jnp.einsum("npd,ntd->npt", image.tokens, text.tokens, precision="highest")
         is_word = text.marks > 0
@@ -214,7 +211,7 @@ class DCSM(heads.Head):
         columns = jnp.where(is_word, -text.marks, token)
         return {"similarity": products + self._word_columns(text), "columns": columns}
 
-    def _word_columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
+    def _word_columns(self, text: TextFeatures) -> Float[Array, "texts patches length"]:
         """Per-patch vectors of the functional words, in their columns; 0 in all others."""
         if not self.num_functional_words:
             return jnp.zeros((len(text.tokens), self._map_patches, text.tokens.shape[1]))
@@ -222,7 +219,7 @@ class DCSM(heads.Head):
         return jnp.einsum("tlw,wp->tpl", is_word, self.word_vectors, precision="highest")
 
     def _scaling(
-        self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
+        self, image: ImageFeatures, texts: Sequence[TextFeatures], is_training: bool
     ) -> tuple[Array, Array] | None:
         """Mean and standard deviation over the maps of all images with all `texts`, computed
         without the maps; None with per_pair."""
@@ -306,7 +303,7 @@ def insert_columns(
 
 
 def _batch_moments(
-    image: types.ImageFeatures, text: types.TextFeatures, columns: Array
+    image: ImageFeatures, text: TextFeatures, columns: Array
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     compute = types.auto_sharded(moments, splits_rows=False)
     return compute(image.tokens, text.tokens, columns)

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from vlc_jax import errors, types
 from vlc_jax.models import captioner, continuation, llava
 from vlc_jax.models.qformer import QFormer
+from vlc_jax.types import ImageFeatures
 
 # A token i of the Q-Former is FIRST - i in a row of ids: below 0, so that no id of the decoder is
 # taken for it, and below types.NOT_ASKED, which is its padding.
@@ -54,9 +55,7 @@ class InstructBLIP(captioner.Captioner):
     def _num_image_tokens(self) -> int:
         return self._qformer.queries
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the selected tokens of the image tower, which the Q-Former attends to.
 
         Raises UsageError for a question attached to the image: the Q-Former reads that of a text.
@@ -70,7 +69,7 @@ class InstructBLIP(captioner.Captioner):
         tokens = llava.selected(features.tokens, self.select, self.has_class_token)
         return features._replace(tokens=tokens)
 
-    def read(self, image: types.ImageFeatures) -> Bool[Array, "images queries"]:
+    def read(self, image: ImageFeatures) -> Bool[Array, "images queries"]:
         """Mask of the image tokens of the decoder: False in rows without an image."""
         valid = jnp.ones((len(image.tokens), self._num_image_tokens), bool)
         return valid if image.has_image is None else valid & image.has_image[:, None]
@@ -87,7 +86,7 @@ class InstructBLIP(captioner.Captioner):
 
     def prompt(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         ids: Int[Array, "images length"],
         valid: Bool[Array, "images length"],
         *,

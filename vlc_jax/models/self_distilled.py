@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import heads, layers
+from vlc_jax.types import ImageFeatures
 
 
 class Projection(nn.Module):
@@ -90,17 +91,15 @@ class SelfDistilled(heads.Head):
         """True."""
         return True
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the patches, in training."""
         if not is_training:
-            return types.ImageFeatures(features.pooled)
+            return ImageFeatures(features.pooled)
         return features._replace(tokens=features.tokens[:, int(self.has_class_token) :])
 
     def view_logits(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         crops: Float[Array, "images crops embed"] | None = None,
         masked: Float[Array, "images _ width"] | None = None,
         masked_patches: Int[Array, "images masked"] | None = None,

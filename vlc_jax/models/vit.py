@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from vlc_jax import errors, types
 from vlc_jax.models import layers, naflex, rope
 from vlc_jax.models.tower import Tower, check_pixels, tokens_of
+from vlc_jax.types import ImageFeatures
 
 
 def sincos2d(grid: int, width: int) -> np.ndarray:
@@ -234,7 +235,7 @@ class ImageTower(_PixelTokens, kw_only=True):
         masked: tuple[Int[Array, "batch masked"], Float[Array, " embed"]] | None = None,
         *,
         is_crop: bool = False,
-    ) -> types.ImageFeatures:
+    ) -> ImageFeatures:
         """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
         class token first if there is one.
 
@@ -271,7 +272,7 @@ class ImageTower(_PixelTokens, kw_only=True):
 
         tokens = tokens_of(request, raw, normed, project_each)
         pooled = norm(pool(raw)) if self.norm_after_pooling else pool(normed)
-        return types.ImageFeatures(project(pooled), tokens)
+        return ImageFeatures(project(pooled), tokens)
 
     # no return annotation, rope.Rotation | None: the field `rope` hides the module here
     def _rotation(self, num_prefix_tokens: int):

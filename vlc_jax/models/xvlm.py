@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from vlc_jax import types
 from vlc_jax.models import blip, layers
+from vlc_jax.types import ImageFeatures
 
 
 class Match(nn.Module):
@@ -40,9 +40,7 @@ class XVLM(blip.BLIP):
     def _matcher(self, **parent: None) -> nn.Module:
         return Match(**parent)
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`: the embedding of ITC, from the mean token, which `tokens` begin with."""
         if features.tokens is not None and not self.has_class_token:
             tokens = jnp.concatenate([features.pooled[:, None], features.tokens], axis=1)
