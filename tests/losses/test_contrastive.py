@@ -61,12 +61,16 @@ class Kind:
         return for_scores(self.name, image @ text.T, mask, **options)
 
     def chunked(self, image, text, mask, **options):
-        texts = tiles.Texts(text, None, pair_masks(mask))
-        return MODULES[self.name].chunked(image, texts, **options)
+        return self._tiled("chunked", image, text, mask, **options)
 
     def ring(self, image, text, mask, **options):
+        return self._tiled("ring", image, text, mask, **options)
+
+    def _tiled(self, method, image, text, mask, **options):
         texts = tiles.Texts(text, None, pair_masks(mask))
-        return MODULES[self.name].ring(image, texts, **options)
+        names = [name for name in ("logit_scale", "logit_bias") if name in options]
+        numbers = [options.pop(name) for name in names]
+        return getattr(MODULES[self.name].TILED, method)(image, texts, *numbers, **options)
 
 
 KINDS = {name: Kind(name) for name in MODULES}

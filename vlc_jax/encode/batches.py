@@ -70,6 +70,18 @@ def by_length(lengths: Sequence[int], size: int) -> Iterator[tuple[int, list[int
             yield length, batch, batch + batch[-1:] * (size - len(batch))
 
 
+def padded(
+    rows: Sequence[Sequence[int]], length: int, *, is_left: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids (rows, length), padded with 0 on the right or left, and the mask of tokens."""
+    shape = len(rows), length
+    ids, valid = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    for number, row in enumerate(rows):
+        columns = slice(length - len(row), None) if is_left else slice(len(row))
+        ids[number, columns], valid[number, columns] = row, True
+    return ids, valid
+
+
 class Batch(NamedTuple):
     """Rows of one forward pass.
 

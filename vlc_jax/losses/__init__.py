@@ -24,6 +24,7 @@ from vlc_jax.losses import (
     sparc,
     svlc,
     teacher,
+    tiles,
 )
 from vlc_jax.losses.inputs import Inputs
 
@@ -37,9 +38,8 @@ class Loss(NamedTuple):
     dense: the formula, a function of arrays that gives one value per example. Its keyword-only
       parameters are the loss's own options in config.losses.NAME.
     inputs: (outputs, pair masks) -> the positional arguments of `dense`.
-    chunked, ring: the same values from embeddings, for models whose score is their dot product;
-      besides the options of `dense` they take `chunk`, and `mesh` and `axes`.
-    embeddings: (outputs, pair masks) -> the positional arguments of `chunked` and `ring`.
+    tiled: the same values from embeddings, for models whose score is their dot product.
+    embeddings: (outputs, pair masks) -> the positional arguments of `tiled`'s implementations.
     needs: the hard texts that the batch must have besides captions.
     mean_over: "batch", or "examples_with_hard_texts": examples that have every text in `needs`.
     contrasts_all: texts in `needs` that are scored with all images, not only with their own.
@@ -48,8 +48,7 @@ class Loss(NamedTuple):
 
     dense: Values
     inputs: Inputs
-    chunked: Values | None = None
-    ring: Values | None = None
+    tiled: tiles.Tiled | None = None
     embeddings: Inputs | None = None
     needs: tuple[HardText, ...] = ()
     mean_over: Literal["batch", "examples_with_hard_texts"] = "batch"
@@ -59,8 +58,9 @@ class Loss(NamedTuple):
     @property
     def implementations(self) -> dict[str, Values]:
         """Name, as in config.losses.NAME.implementation -> function."""
-        every = {"dense": self.dense, "chunked": self.chunked, "ring": self.ring}
-        return {name: values for name, values in every.items() if values is not None}
+        if self.tiled is None:
+            return {"dense": self.dense}
+        return {"dense": self.dense, "chunked": self.tiled.chunked, "ring": self.tiled.ring}
 
     def values(
         self, implementation: str, outputs: types.Outputs, pair_masks: masks.PairMasks, **options
@@ -98,16 +98,14 @@ def _split(options: Mapping[str, Any]) -> tuple[Common, dict[str, Any]]:
 _INFONCE = Loss(
     infonce.dense,
     lambda o, m: (o.scores, o.logit_scale, m),
-    chunked=infonce.chunked,
-    ring=infonce.ring,
+    tiled=infonce.TILED,
     embeddings=inputs.embeddings,
     check_options=infonce.check,
 )
 _SIGMOID = Loss(
     sigmoid.dense,
     lambda o, m: (o.scores, o.logit_scale, inputs.logit_bias(o), m),
-    chunked=sigmoid.chunked,
-    ring=sigmoid.ring,
+    tiled=sigmoid.TILED,
     embeddings=lambda o, m: (*inputs.embeddings(o, m), inputs.logit_bias(o)),
 )
 _PHRASES = Loss(

@@ -125,15 +125,62 @@ def on_ring(
     return mapped(image, texts, numbers)
 
 
+class Tiled(NamedTuple):
+    """A loss of unit-length embeddings, merged from tiles of their scores.
+
+    tile: a Tile, with options of the loss as keywords.   merge: of the results of two tiles.
+    finish: (results of all rows and columns, images, texts, numbers, options) -> the loss of each
+      example.
+    """
+
+    tile: Tile
+    merge: Merge
+    finish: Callable[..., Float[Array, " batch"]]
+
+    def chunked(
+        self, image: Float[Array, "batch embed"], texts: Texts, *numbers: Any, chunk: int, **options
+    ) -> Float[Array, " batch"]:
+        """The loss of each example, from tiles of `chunk` images and all texts.
+
+        Memory is chunk x batch instead of batch x batch; the backward pass computes the logits
+        again.
+        """
+        tile = functools.partial(self.tile, **options)
+        sums = over_chunks(tile, self.merge, chunk, image, texts, numbers)
+        return self.finish(sums, image, texts, numbers, **options)
+
+    def ring(
+        self,
+        image: Float[Array, "batch embed"],
+        texts: Texts,
+        *numbers: Any,
+        mesh: Mesh | AbstractMesh,
+        axes: tuple[str, ...],
+        **options: Any,
+    ) -> Float[Array, " batch"]:
+        """The loss of each example of a batch sharded over the mesh `axes`, with no all-gather.
+
+        Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper of
+        SigLIP), with their hard negatives. The backward pass is a ring, too.
+        """
+        tile = functools.partial(self.tile, **options)
+
+        def local(ring: Ring, image: jax.Array, texts: Texts, numbers: tuple) -> jax.Array:
+            sums = over_ring(tile, self.merge, ring, image, texts, numbers)
+            return self.finish(sums, image, texts, numbers, **options)
+
+        return on_ring(local, mesh, axes, image, texts, numbers)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def over_chunks(
     tile: Tile, merge: Merge, chunk: int, image: jax.Array, texts: Texts, numbers: Any
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array | None]:
     """Results of all rows and all columns, from tiles of `chunk` images and all texts."""
 
-    def body(columns: jax.Array, part: tuple) -> tuple[jax.Array, jax.Array]:
+    def body(columns: jax.Array | None, part: tuple) -> tuple[jax.Array | None, jax.Array]:
         rows, tile_columns = tile(*part, texts, numbers)
-        return merge.merge(columns, tile_columns), rows
+        return jax.tree.map(merge.merge, columns, tile_columns), rows
 
     parts = split((image, texts.pair_masks), chunk)
     rows, columns = tile(*jax.tree.map(lambda x: x[0], parts), texts, numbers)

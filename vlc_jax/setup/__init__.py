@@ -132,15 +132,10 @@ def step_setup(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
     return Setup(
         config=config.to_dict(),
         mesh=sharding.make_mesh(**config.mesh, batch_size=config.batch_size),
-        tokenizer=None,
-        tokenizer_path=None,
         model=model,
         normalise=model_setup.normaliser(config.input.normalisation),
         parameters=parameters,
         optimization=model_setup.make_optimization(config, parameters, steps),
-        origin=None,
-        evaluation=None,
-        training=None,
     )
 
 
