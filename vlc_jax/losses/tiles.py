@@ -101,30 +101,6 @@ def to_next_device(arrays: Any, ring: Ring) -> Any:
     return jax.tree.map(lambda x: jax.lax.ppermute(x, ring.axes, to_next), arrays)
 
 
-def on_ring(
-    local: Callable[..., jax.Array],
-    mesh: Mesh | AbstractMesh,
-    axes: tuple[str, ...],
-    image: jax.Array,
-    texts: Texts,
-    numbers: Any,
-) -> jax.Array:
-    """`local(ring, image, texts, numbers)` on each device of the mesh `axes`: the device's rows of
-    images and texts, all numbers. Raises UsageError unless every device gets equally many examples.
-    """
-    check_divisible(len(image), mesh, axes)
-    ring = Ring(axes, num_devices(mesh, axes))
-
-    def share(image: jax.Array, texts: Texts, numbers: Any) -> jax.Array:
-        # varying, as the gradients are: a custom VJP returns one per device, of its input's type
-        numbers = jax.tree.map(lambda x: jax.lax.pcast(x, axes, to="varying"), numbers)
-        return local(ring, image, texts, numbers)
-
-    split, whole = PartitionSpec(axes), PartitionSpec()
-    mapped = jax.shard_map(share, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
-    return mapped(image, texts, numbers)
-
-
 class Tiled(NamedTuple):
     """A loss of unit-length embeddings, merged from tiles of their scores.
 
@@ -161,15 +137,21 @@ class Tiled(NamedTuple):
         """The loss of each example of a batch sharded over the mesh `axes`, with no all-gather.
 
         Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper of
-        SigLIP), with their hard negatives. The backward pass is a ring, too.
+        SigLIP), with their hard negatives. The backward pass is a ring, too. Raises UsageError
+        unless every device gets equally many examples.
         """
-        tile = functools.partial(self.tile, **options)
+        check_divisible(len(image), mesh, axes)
+        ring, tile = Ring(axes, num_devices(mesh, axes)), functools.partial(self.tile, **options)
 
-        def local(ring: Ring, image: jax.Array, texts: Texts, numbers: tuple) -> jax.Array:
+        def share(image: jax.Array, texts: Texts, numbers: tuple) -> jax.Array:
+            # varying as the gradients: a custom VJP returns one per device, of its input's type
+            numbers = jax.tree.map(lambda x: jax.lax.pcast(x, axes, to="varying"), numbers)
             sums = over_ring(tile, self.merge, ring, image, texts, numbers)
             return self.finish(sums, image, texts, numbers, **options)
 
-        return on_ring(local, mesh, axes, image, texts, numbers)
+        split, whole = PartitionSpec(axes), PartitionSpec()
+        mapped = jax.shard_map(share, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
+        return mapped(image, texts, numbers)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
