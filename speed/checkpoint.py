@@ -37,7 +37,7 @@ Manager = tuple[Callable[[int, Any], Any], Callable[[], Any], Callable[[], Any]]
 
 def main(model: str = "B/16", folder: str = "", store: str = "", rounds: int = 3) -> None:
     config = default.get_config()
-    run = setup.of_model(config, models.build(variant=model), config.steps)
+    run = setup.step_setup(config, models.build(variant=model), config.steps)
     state = jax.jit(partial(init_state, run))({})._asdict()
     shapes = state_shapes(run, {})._asdict()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))

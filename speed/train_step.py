@@ -30,7 +30,7 @@ def build(config: ConfigDict, model: nn.Module) -> TrainStep:
     """Compiles the step of a run with `config` whose texts and images fit `model`."""
     config.text.context_length = model.text.context_length
     config.input.image_size = model.image.image_size
-    run = setup.of_model(config, model, config.steps)
+    run = setup.step_setup(config, model, config.steps)
     state = jax.jit(partial(init_state, run))({})
     shapes = batch_shapes(config, run.mesh, run.parameters)
     batch = sharding.put_batch(run.mesh, random_arrays(shapes, model.text))

@@ -270,7 +270,7 @@ def plan_step(stop: StopSignal) -> ExitCode:
     if len(slices) > 1:
         if SEARCH.value:
             raise UsageError("--plan_search is for one slice: --plan_topology names several")
-        make = partial(plan.table, plan_search.of_topologies(config, slices, is_scored))
+        make = partial(plan.table, plan_search.topology_plans(config, slices, is_scored))
     else:
         make = partial(plan.run, plan_search.planned(config, slices[0], SEARCH.value, is_scored))
     # interruptible: compilations take minutes

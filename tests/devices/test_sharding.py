@@ -124,7 +124,7 @@ def test_a_teacher_lies_like_the_parameters_that_it_follows():
     config = default.get_config()
     with config.unlocked():
         config.losses = {"infonce": default.loss(1.0), "distill": default.loss(1.0)}
-    run = setup.of_model(config, models.build("clip", "B/32"), 10_000)
+    run = setup.step_setup(config, models.build("clip", "B/32"), 10_000)
     run = run._replace(mesh=sharding.make_mesh(data=1, fsdp=8))
     state = setup_state.state_shapes(run, {})
     teacher, params = (

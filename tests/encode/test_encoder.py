@@ -13,7 +13,7 @@ from tests.support import tiny
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner
 from vlc_jax.encode import batches
-from vlc_jax.encode.batches import BatchEncoder
+from vlc_jax.encode.batches import BatchEncoder, Lengths
 from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
 from vlc_jax.encode.interrupt import Interrupt
 from vlc_jax.errors import DivergedError, PreemptedError
@@ -53,11 +53,16 @@ def test_parameters_that_are_not_finite_are_named_first(run, monkeypatch, on_hos
             Encoder(setup).scorer({**variables, "params": params})
 
 
+def in_batches_of_eight(setup):
+    return setup._replace(evaluation=setup.evaluation._replace(batch_size=8))
+
+
 def test_embeddings_that_are_not_finite_are_refused(run):
     def method(model, rows):
         return TextFeatures(jnp.where(rows["text"] == 2, jnp.inf, 0.5 * rows["text"]))
 
-    encode = BatchEncoder(run[0], method, lambda rows: {"text": np.array(rows)}, batch_size=8)
+    setup = in_batches_of_eight(run[0])
+    encode = BatchEncoder(setup, method, lambda rows: {"text": np.array(rows)})
     rows = [[0, 0, 0]] * 11
     assert encode({"params": {}}, rows).pooled.shape == (11, 3)
     rows[9] = [0, 2, 0]
@@ -66,7 +71,7 @@ def test_embeddings_that_are_not_finite_are_refused(run):
 
 
 def test_large_images_have_fewer_rows_in_a_batch(run):
-    setup, heights = on_one_device(run[0]), {0: 9, 1: 3, 2: 5}
+    setup, heights = in_batches_of_eight(on_one_device(run[0])), {0: 9, 1: 3, 2: 5}
 
     def load(items):
         images = np.array([np.full((12, 2), item) for item in items])
@@ -75,7 +80,7 @@ def test_large_images_have_fewer_rows_in_a_batch(run):
     def height(rows):
         return [heights[int(image[0, 0]) % 3] for image in rows["image"]]
 
-    encode = BatchEncoder(setup, len, load, batch_size=8, length=height, columns=4)
+    encode = BatchEncoder(setup, len, load, lengths=Lengths(height, 4))
     seen, rows = [], {}
     for batch in encode._read(range(30)):
         images, questions = batch.rows["image"], batch.rows["question"]

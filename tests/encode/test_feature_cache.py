@@ -26,7 +26,7 @@ def test_memory_forgets_the_features_that_were_read_longest_ago(monkeypatch):
         computed.extend(items)
         yield range(len(items)), ImageFeatures(np.zeros((len(items), 25), np.float32))
 
-    options = {"is_pooled": False, "folder": None, "is_writer": True}
+    options = {"is_pooled": False, "kept": feature_cache.Kept()}
     cache = feature_cache.FeatureCache("image", str.encode, {}, **options)
     for item in "abacab":
         cache.features([item], compute)

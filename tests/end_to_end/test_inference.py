@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 import vlc_jax
 from tests.support import compilations, helpers
 from vlc_jax import losses, weights
-from vlc_jax.encode import inference
+from vlc_jax.encode import inference, inputs
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.errors import DivergedError, UsageError
@@ -353,7 +353,7 @@ def test_a_batch_size_is_a_whole_number(size, tmp_path):
 )
 def test_a_text_that_is_no_string_is_named(texts, message):
     with pytest.raises(UsageError, match=f"{message}, no string: leave it out or write it"):
-        inspect.unwrap(inference._texts)(texts)
+        inspect.unwrap(inputs.as_texts)(texts)
 
 
 def test_the_values_of_weights_are_read_once(tiny, monkeypatch):

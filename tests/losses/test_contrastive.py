@@ -45,7 +45,7 @@ def pair_masks(mask):
 
 
 @functools.partial(jax.jit, static_argnames=("name", "direction"))
-def of_scores(name, scores, mask, **options):
+def for_scores(name, scores, mask, **options):
     return MODULES[name].dense(scores, pair_masks=pair_masks(mask), **options)
 
 
@@ -59,15 +59,19 @@ class Kind:
         self.name = name
 
     def dense(self, image, text, mask, **options):
-        return of_scores(self.name, image @ text.T, mask, **options)
+        return for_scores(self.name, image @ text.T, mask, **options)
 
     def chunked(self, image, text, mask, **options):
-        texts = tiles.Texts(text, None, pair_masks(mask))
-        return MODULES[self.name].chunked(image, texts, **options)
+        return self._tiled("chunked", image, text, mask, **options)
 
     def ring(self, image, text, mask, **options):
+        return self._tiled("ring", image, text, mask, **options)
+
+    def _tiled(self, method, image, text, mask, **options):
         texts = tiles.Texts(text, None, pair_masks(mask))
-        return MODULES[self.name].ring(image, texts, **options)
+        names = [name for name in ("logit_scale", "logit_bias") if name in options]
+        numbers = [options.pop(name) for name in names]
+        return getattr(MODULES[self.name].TILED, method)(image, texts, *numbers, **options)
 
 
 KINDS = {name: Kind(name) for name in MODULES}
@@ -107,13 +111,13 @@ def test_one_direction_is_cross_entropy_over_the_texts(arrays, kind):
 
 def test_equal_scores_give_log_of_the_batch():
     scores = np.full((8, 8), 0.3, np.float32)
-    value = of_scores("infonce", scores, np.ones(8, bool), logit_scale=np.float32(50.0))
+    value = for_scores("infonce", scores, np.ones(8, bool), logit_scale=np.float32(50.0))
     np.testing.assert_allclose(value, np.log(8.0), rtol=1e-5)
 
 
 def test_start_of_siglip_costs_about_the_bias_per_image():
     numbers = {"logit_scale": np.float32(10.0), "logit_bias": np.float32(-10.0)}
-    value = of_scores("sigmoid", np.zeros((16, 16), np.float32), np.ones(16, bool), **numbers)
+    value = for_scores("sigmoid", np.zeros((16, 16), np.float32), np.ones(16, bool), **numbers)
     np.testing.assert_allclose(value, 10.0, rtol=1e-3)
 
 
@@ -176,7 +180,7 @@ def test_padding_changes_neither_values_nor_gradients(arrays, kind):
 def test_gradient_raises_the_pairs_and_lowers_the_others(arrays, kind):
     scores = arrays["image"] @ arrays["text"].T
     numbers = {k: v for k, v in arrays.items() if k.startswith("logit")}
-    slopes = jax.grad(lambda x: of_scores(kind.name, x, np.ones(24, bool), **numbers).sum())
+    slopes = jax.grad(lambda x: for_scores(kind.name, x, np.ones(24, bool), **numbers).sum())
     gradient = np.asarray(jax.jit(slopes)(scores))
     is_pair = np.eye(24, dtype=bool)
     assert np.all(gradient[is_pair] < 0)

@@ -68,12 +68,13 @@ def test_without_masks_every_row_is_an_example(all_outputs):
             inputs = loss.inputs(outputs, complete)
             found[name] = [loss.dense(*inputs)]
             if name != "sparc_local":  # whose mask is that of tokens
-                masks_ = [isinstance(x, masks.PairMasks) or x.dtype == bool for x in inputs]
-                alone = [None if m else x for m, x in zip(masks_, inputs, strict=True)]
+                kinds = [getattr(x, "dtype", type(x)) for x in inputs]
+                is_mask = [kind in (np.bool_, masks.PairMasks) for kind in kinds]
+                alone = [None if m else x for m, x in zip(is_mask, inputs, strict=True)]
                 found[name].append(loss.dense(*alone))
         image, text, hard = (x.pooled for x in (outputs.image, outputs.text, outputs.negative_text))
         texts = tiles.Texts(text, hard, masks.complete(24, negatives=3))
-        found["negclip"].append(infonce.chunked(image, texts, outputs.logit_scale, chunk=24))
+        found["negclip"].append(infonce.TILED.chunked(image, texts, outputs.logit_scale, chunk=24))
         return found, losses.total({name: {"weight": 1.0} for name in found}, outputs)[0]
 
     # unoptimised: compiling all losses would take three times as long
@@ -154,9 +155,9 @@ def test_a_loss_of_other_numbers_of_images_and_texts_is_refused(outputs):
     image = outputs.image._replace(pooled=outputs.image.pooled[:2])
     with pytest.raises(errors.UsageError, match=r"pairs of .*; got 2 images and 24 texts"):
         losses.total({"infonce": {"weight": 1.0}}, outputs._replace(image=image))
-    of_scores = inspect.unwrap(masks.of_scores)
+    for_scores = inspect.unwrap(masks.for_scores)
     with pytest.raises(errors.UsageError, match=r"\(batch, batch\); got \(2, 24\)"):
-        of_scores(None, outputs.scores[:2], None)
+        for_scores(None, outputs.scores[:2], None)
 
 
 def test_sigmoid_without_a_logit_bias_is_refused(arrays, outputs):

@@ -87,7 +87,7 @@ def test_an_odd_number_of_tokens_is_padded_for_cudnn(monkeypatch, is_causal):
 
     def value_and_gradients(implementation):
         def total(query, key, value):
-            mixed = attention.of_all_tokens(query, key, value, is_causal, implementation)
+            mixed = attention.full_attention(query, key, value, is_causal, implementation)
             return (mixed * weights).sum(), mixed
 
         gradients, mixed = jax.grad(total, argnums=(0, 1, 2), has_aux=True)(*arrays)
@@ -162,7 +162,7 @@ def test_queries_in_blocks_give_the_attention_of_all(monkeypatch):
     lengths = np.array([11, 4], np.int32)
 
     def total(arrays, lengths):
-        mixed = attention.of_lengths(*arrays, lengths)
+        mixed = attention.padded_attention(*arrays, lengths)
         return (mixed**2).sum(), mixed
 
     whole, in_blocks = (jax.value_and_grad(total, has_aux=True) for _ in range(2))

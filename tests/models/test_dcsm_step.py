@@ -52,7 +52,7 @@ def test_eight_images_and_sixteen_texts_are_contrasted():
         config.losses = {"negclip": default.loss(2.0)}  # the sum of both, as their authors have it
         config.optimizer.warmup_steps = 1
     variables = jax.jit(model.init)(jax.random.key(0), batch)
-    run = setup.of_model(config, model, 9)
+    run = setup.step_setup(config, model, 9)
     params = jax.tree.map(lambda x: np.asarray(x) + 0.05 * normal(*x.shape), variables["params"])
     params["logit_scale"] = np.float32(0)
     first = State(np.int32(0), params, jax.jit(run.optimization.optimizer.init)(params), {})
@@ -107,7 +107,7 @@ def test_a_finite_step_updates_running_moments():
     with config.unlocked():
         config.batch_size, config.sub_batches, config.optimizer.warmup_steps = 8, 2, 1
         config.frozen, config.init_from = ("image", "text"), "towers"
-    run = setup.of_model(config, model, 9)
+    run = setup.step_setup(config, model, 9)
     variables = jax.jit(model.init)(jax.random.key(0), batch)
     params, batch_stats = variables["params"], variables["batch_stats"]
     optimizer = jax.jit(run.optimization.optimizer.init)(params)
@@ -145,7 +145,7 @@ def test_frozen_vectors_of_functional_words_stay_bit_for_bit():
             config.batch_size, config.optimizer.warmup_steps = 8, 1
             config.optimizer.weight_decay = 0.1
             config.frozen, config.init_from = ("image", "text", *rules), "towers"
-        run = setup.of_model(config, model, 9)
+        run = setup.step_setup(config, model, 9)
         trained, frozen = run.parameters.split(params)
         optimizer = jax.jit(run.optimization.optimizer.init)(trained)
         state = State(np.int32(0), trained, optimizer, variables["batch_stats"])

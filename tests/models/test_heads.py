@@ -311,7 +311,7 @@ def test_a_temperature_is_learned_unless_it_is_frozen(features):
         config = default.get_config()
         config.batch_size, config.optimizer.warmup_steps = PAIRS, 1
         config.frozen, config.init_from = ("image", "text", *frozen), "towers"
-        run = setup.of_model(config, model, 9)
+        run = setup.step_setup(config, model, 9)
         trained, kept = run.parameters.split(params)
         step = jax.jit(train_step.make_step(run))
         optimizer = jax.jit(run.optimization.optimizer.init)(trained)

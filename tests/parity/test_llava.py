@@ -173,10 +173,8 @@ def test_perplexities_of_options(whole, io):
         np.broadcast_to(x[None], (3, *x.shape))
         for x in (io["options"].astype(np.int32), io["options_valid"])
     )
-    prompt = prompts(whole, io)
-    given = (prompt.embeds, prompt.valid, options, valid)
     found = jax.jit(captioner.mean_log_probability, static_argnums=0)(
-        model.lm, params["lm"], *given
+        model.lm, params["lm"], prompts(whole, io), options, valid
     )
     np.testing.assert_allclose(np.exp(-found), np.exp(io["losses"]), rtol=1e-5)
 

@@ -19,7 +19,7 @@ import jax, jax.numpy as jnp
 from speed import loss
 from vlc_jax.devices import runtime, sharding
 
-mesh = sharding.make_mesh(hardware=runtime.of_topology("v5p:8x8x8"))
+mesh = sharding.make_mesh(hardware=runtime.topology_devices("v5p:8x8x8"))
 rows, where = 2**20, sharding.batch_sharding(mesh)
 arrays = {{
     name: jax.ShapeDtypeStruct((rows, *shape), dtype, sharding=where)

@@ -25,7 +25,7 @@ def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
         config.losses = {loss: default.loss(1.0)}
         config.batch_size = 8
         config.optimizer.warmup_steps = 2
-    run = setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
+    run = setup.step_setup(config, model, 10)._replace(normalise=lambda image: image)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     params, _ = weights.load(tmp_path / "before", shapes, architecture(model))
     optimizer = jax.jit(run.optimization.optimizer.init)(params)

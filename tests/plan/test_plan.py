@@ -272,8 +272,10 @@ def test_several_slices_are_a_table(monkeypatch, capsys):
         return plan.Plan(planned, memory, 0.0, collectives=())
 
     monkeypatch.setattr(plan, "make", make)
-    monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.all_devices()[: int(name)])
-    assert plan.table(plan_search.of_topologies(small(batch_size=16), ("1", "3", "8")))
+    monkeypatch.setattr(
+        runtime, "topology_devices", lambda name: runtime.all_devices()[: int(name)]
+    )
+    assert plan.table(plan_search.topology_plans(small(batch_size=16), ("1", "3", "8")))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1][:3] == ["1", "1", "16"]
     assert "not divisible by 3 devices" in " ".join(rows[2])

@@ -19,18 +19,14 @@ PARAMS = {
 
 
 def make(rate=0.1, rules=(), clip_norm=None, weight_decay=0.2, exclude="", mu_dtype="float32"):
-    return optimizer.make(
-        PARAMS,
-        learning_rate=optimizer.schedule("constant", rate, 10),
-        weight_decay=weight_decay,
-        b1=0.9,
-        b2=0.98,
-        eps=1e-6,
+    options = optimizer.AdamW(
+        weight_decay,
         clip_norm=clip_norm,
         decay_exclude=exclude,
         learning_rate_multipliers=rules,
         mu_dtype=mu_dtype,
     )
+    return optimizer.make(PARAMS, optimizer.schedule("constant", rate, 10), options)
 
 
 def run(tx, gradients):

@@ -26,12 +26,10 @@ def train(config: ConfigDict, folder: Path) -> Path:
     return workdir.path
 
 
-def optimizer_of(params: Any, **changes: Any) -> optax.GradientTransformation:
+def optimizer_of(params: Any, learning_rate: Any = None) -> optax.GradientTransformation:
     """AdamW of a run, with a constant learning rate."""
-    fields = {"weight_decay": 0.1, "b1": 0.9, "b2": 0.98, "eps": 1e-6, "clip_norm": 1.0,
-              "learning_rate": optimizer.schedule("constant", 0.1, 10), "decay_exclude": "",
-              "learning_rate_multipliers": ()}  # fmt: skip
-    return optimizer.make(params, **(fields | changes))
+    rate = learning_rate or optimizer.schedule("constant", 0.1, 10)
+    return optimizer.make(params, rate, optimizer.AdamW(0.1, clip_norm=1.0))
 
 
 def first_state(run: Setup, params: Any) -> tuple[State, Any]:

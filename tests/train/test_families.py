@@ -62,7 +62,7 @@ def test_two_steps_change_every_parameter_of_both_towers(tmp_path, family):
     config.batch_size, config.init_from = 8, str(tmp_path / "w.npz")
     config.optimizer.warmup_steps = 1
     config.optimizer.weight_decay = 0.0  # or a matrix without a gradient would change, too
-    run = setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
+    run = setup.step_setup(config, model, 10)._replace(normalise=lambda image: image)
     rng = np.random.default_rng(0)
     ids = rng.integers(3, 9, (8, length)).astype(np.int32)
     ids[:, -1] = 2

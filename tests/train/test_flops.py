@@ -135,7 +135,7 @@ def test_the_attention_of_cudnn_counts_as_that_of_xla(monkeypatch, length):
 
     def gradient(implementation):
         def total(*arrays):
-            return (attention.of_all_tokens(*arrays, False, implementation) ** 2).sum()
+            return (attention.full_attention(*arrays, False, implementation) ** 2).sum()
 
         return count(jax.grad(total, (0, 1, 2)), query, query, query)
 

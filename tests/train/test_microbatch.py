@@ -114,7 +114,7 @@ def start(case):
     """Setup and first state of a head, frozen parameters, and a batch; the state of the optimizer
     is the gradient."""
     options, names, fields = CASES[case]
-    run = setup.of_model(configured(names, **fields), build(case, options), 10)
+    run = setup.step_setup(configured(names, **fields), build(case, options), 10)
     run = with_gradients(run)
     rng = np.random.default_rng(1)
     params, stats = jax.tree.map(  # no parameter is zero, and nothing is compiled
@@ -181,7 +181,7 @@ def temporaries(batch_size, microbatch, case="clip"):
     model = build(case, head, size=32, width=32)
     config = configured(["infonce"], batch_size, microbatch)
     config.losses.infonce.update({"implementation": "chunked", "chunk": ROWS})
-    run = with_gradients(on_devices(setup.of_model(config, model, 10), 1))
+    run = with_gradients(on_devices(setup.step_setup(config, model, 10), 1))
     where = sharding.batch_sharding(run.mesh)
     batch = {
         key: jax.ShapeDtypeStruct((batch_size, *x.shape[1:]), x.dtype, sharding=where)

@@ -38,7 +38,7 @@ def run_on(mesh):
         config.optimizer.warmup_steps = 1
         config.lora.update({"targets": DECODER, "rank": 4, "alpha": 8.0, "dropout": 0.3})
         config.lora.full = "head/projector/.*"
-    return setup.of_model(config, model, 10)._replace(mesh=mesh)
+    return setup.step_setup(config, model, 10)._replace(mesh=mesh)
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def configured(*frozen):
 
 def resolved(config, model):
     """The setup of a run of ten steps on float images."""
-    return setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
+    return setup.step_setup(config, model, 10)._replace(normalise=lambda image: image)
 
 
 class Stepped(NamedTuple):

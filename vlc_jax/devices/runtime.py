@@ -192,7 +192,7 @@ def all_devices() -> list[Any]:
     return list(jax.devices())
 
 
-def of_topology(name: str) -> list[Any]:
+def topology_devices(name: str) -> list[Any]:
     """Devices of a TPU slice such as v5e:16x16, to compile for; they need not be attached.
 
     Raises UsageError without libtpu, and for a slice that libtpu does not know.
@@ -263,7 +263,7 @@ def memory_limit(device: Any) -> float:
     if jax.default_backend() == device.platform:
         try:
             stats = device.memory_stats()
-        except jax.errors.JaxRuntimeError:  # a device of `of_topology`
+        except jax.errors.JaxRuntimeError:  # a device of `topology_devices`
             stats = None
         if stats and "bytes_limit" in stats:
             return float(stats["bytes_limit"])

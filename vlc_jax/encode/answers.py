@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Int
 
-from vlc_jax.encode.batches import by_length, compiled
+from vlc_jax.encode.batches import by_length, compiled, padded
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import Decoding, take
 from vlc_jax.models import decode
@@ -80,9 +80,9 @@ class Answers:
         self._check(decoding, ids, images)
         decode_all = self._compiled(decoding.kind, decoding.max_tokens)
         answers = [""] * len(ids)
-        for columns, batch, padded in by_length([_columns(row) for row in ids], rows):
-            text = _padded([ids[index] for index in padded], columns)
-            image = take(images, np.array(padded))
+        for columns, batch, filled in by_length([_columns(row) for row in ids], rows):
+            text = padded([ids[index] for index in filled], columns)
+            image = take(images, np.array(filled))
             decoded = decode_all(variables, image, *text, _numbers(decoding))
             for index, row in zip(batch, np.asarray(decoded), strict=False):
                 answers[index] = self._text(row)
@@ -95,10 +95,10 @@ class Answers:
         """Yields the ids of the answer about one image, without the end token."""
         ids = [self.tokenizer.prompt(question)]
         self._check(decoding, ids, image)
-        text = _padded(ids, _columns(ids[0]))
+        text = padded(ids, _columns(ids[0]))
         prompts = self._prompts(decoding.kind)(variables, image, *text)
-        of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
-        inputs = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
+        decoder_of = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
+        inputs = (*decoder_of(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
         tokens = decode.stream(*inputs, steps=decoding.max_tokens)
         while True:
             # inside the loop: the mesh must not be set for the caller between two tokens
@@ -159,11 +159,3 @@ def _numbers(decoding: Decoding) -> decode.M3ID | None:
 
 def _columns(ids: Sequence[int]) -> int:
     return -(-len(ids) // COLUMNS) * COLUMNS
-
-
-def _padded(rows: Sequence[Sequence[int]], columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (rows, columns), padded with 0 on the right, and the mask of tokens."""
-    ids, valid = np.zeros((len(rows), columns), np.int32), np.zeros((len(rows), columns), bool)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)], valid[number, : len(row)] = row, True
-    return ids, valid

@@ -70,6 +70,18 @@ def by_length(lengths: Sequence[int], size: int) -> Iterator[tuple[int, list[int
             yield length, batch, batch + batch[-1:] * (size - len(batch))
 
 
+def padded(
+    rows: Sequence[Sequence[int]], length: int, *, is_left: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids (rows, length), padded with 0 on the right or left, and the mask of tokens."""
+    shape = len(rows), length
+    ids, valid = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    for number, row in enumerate(rows):
+        columns = slice(length - len(row), None) if is_left else slice(len(row))
+        ids[number, columns], valid[number, columns] = row, True
+    return ids, valid
+
+
 class Batch(NamedTuple):
     """Rows of one forward pass.
 
@@ -81,22 +93,31 @@ class Batch(NamedTuple):
     rows: Rows
 
 
+class Lengths(NamedTuple):
+    """Batches of items of one length.
+
+    find: rows of `load` -> needed number of columns of each (pixel rows of an image).
+    columns: columns of an item up to which a batch has the full number of rows; longer items have
+      fewer rows, in proportion. None: all have as many.
+    """
+
+    find: Callable[[Rows], Sequence[int]]
+    columns: int | None = None
+
+
 class BatchEncoder:
     """Applies a method of the model to any number of items, in batches of one size.
 
     The next batches are read while one is computed.
 
     Args:
-      setup: of the model.
+      setup: of the model; config.eval.batch_size is the number of rows over all devices, rounded
+        up to a multiple of their number.
       method: (model, batch of rows) -> features, a tree of arrays with as many rows.
       load: items -> {name: numpy rows}; each process loads only its rows of every batch.
       interrupt: checked before each batch, and able to stop the wait for `load`.
-      batch_size: rows over all devices, rounded up to a multiple of their number; None:
-        config.eval.batch_size.
-      length: rows of `load` -> needed number of columns of each (pixel rows of an image). Batches
-        then have items of one length, and every process loads the items of all processes.
-      columns: columns of an item up to which a batch has `batch_size` rows; longer items have fewer
-        rows, in proportion. None: all have as many.
+      lengths: of items; every process then loads the items of all processes. None: rows have one
+        length.
       cache: of features; None: all items are encoded.
       count: called with the number of items of each encoded batch.
 
@@ -110,19 +131,17 @@ class BatchEncoder:
         load: Callable[[Sequence[Any]], Rows],
         *,
         interrupt: Interrupt = NEVER,
-        batch_size: int | None = None,
-        length: Callable[[Rows], Sequence[int]] | None = None,
-        columns: int | None = None,
+        lengths: Lengths | None = None,
         cache: FeatureCache | None = None,
         count: Callable[[int], None] = lambda number: None,
     ):
-        size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
+        size, groups = setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
         # rounded up: every device computes as many rows
         self._size = -(-size // groups) * groups
-        self._columns, self._groups = columns, groups
+        self._groups, self._columns = groups, lengths and lengths.columns
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._interrupt, self.cache, self._count = load, interrupt, cache, count
-        self._read = self._in_order if length is None else partial(self._by_length, length)
+        self._read = partial(self._by_length, lengths.find) if lengths else self._in_order
 
     def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
         """Features of all items, as numpy, in their order."""

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from vlc_jax.encode.batches import padded
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.hard_texts.llm.answers import TOO_LONG, Answer
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
@@ -88,10 +89,8 @@ def _answers(
     ends: Sequence[int],
 ) -> Iterator[tuple[str, Answer]]:
     """Yields (name, answer) of each question; the batch is padded with copies of the first row."""
-    padded = [*rows, *[rows[0]] * (batch_size - len(rows))]
-    tokens, valid = np.zeros((batch_size, length), np.int32), np.zeros((batch_size, length), bool)
-    for row, (_, ids) in enumerate(padded):
-        tokens[row, length - len(ids) :], valid[row, length - len(ids) :] = ids, True
+    filled = [*rows, *[rows[0]] * (batch_size - len(rows))]
+    tokens, valid = padded([ids for _, ids in filled], length, is_left=True)
     decoded = np.asarray(
         _greedy(
             model.decoder,

@@ -26,8 +26,8 @@ from flax import linen as nn
 
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.encode import answers, segments
-from vlc_jax.encode.batches import BatchEncoder, Rows, compiled
-from vlc_jax.encode.feature_cache import THREADS, FeatureCache, make_folder
+from vlc_jax.encode.batches import BatchEncoder, Lengths, Rows, compiled
+from vlc_jax.encode.feature_cache import THREADS, FeatureCache, Kept, make_folder
 from vlc_jax.encode.interrupt import NEVER, Interrupt
 from vlc_jax.encode.progress import Progress
 from vlc_jax.encode.score_blocks import (
@@ -117,27 +117,22 @@ class Encoder:
         groups, rows = sharding.row_groups(setup.mesh), setup.evaluation.batch_size
         if once and runtime.is_cpu():
             rows = ROWS_ON_CPU * groups
-        batched = partial(BatchEncoder, interrupt=interrupt, batch_size=rows)
+        setup = setup._replace(evaluation=setup.evaluation._replace(batch_size=rows))
+        batched = partial(BatchEncoder, interrupt=interrupt)
         read_texts = partial(tokenize, setup.tokenizer)
-        image_cache = text_cache = length = None
+        image_cache = text_cache = text_lengths = None
         is_native = self.transform.crop == transforms.NATIVE
-        of_mosaics = {"length": _image_heights, "columns": COLUMNS} if is_native else {}
+        heights = Lengths(_image_heights, COLUMNS) if is_native else None
         if once:
-            options = self._cache_options(is_writer, unfinished)
+            kept = self._kept(is_writer, unfinished)
+            options = {"kept": kept, "interrupt": interrupt}
             image_cache, text_cache = _caches(setup, rows // groups, self.progress, **options)
-            length = _text_length(setup)
-        of_images, of_texts = (partial(self.progress.count, kind) for kind in ("images", "texts"))
-        self.images = batched(
-            setup,
-            self._encode_image,
-            self._pixels,
-            cache=image_cache,
-            count=of_images,
-            **of_mosaics,
-        )
-        self.texts = batched(
-            setup, self._encode_text, read_texts, length=length, cache=text_cache, count=of_texts
-        )
+            text_lengths = _text_lengths(setup)
+        count = partial(partial, self.progress.count)
+        image = {"lengths": heights, "cache": image_cache, "count": count("images")}
+        self.images = batched(setup, self._encode_image, self._pixels, **image)
+        text = {"lengths": text_lengths, "cache": text_cache, "count": count("texts")}
+        self.texts = batched(setup, self._encode_text, read_texts, **text)
         # without caches: tokens of whole benchmarks exceed the memory
         towers = setup._replace(model=setup.model.with_tokens)
         self.image_tokens = batched(towers, self._encode_patches, self._pixels)
@@ -174,8 +169,8 @@ class Encoder:
         head = self._setup.model.head
         if is_cosine:
             score = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
-            of_pairs = partial(_score_pairs, score_options)
-            plain = Scorer(images, texts, score, of_pairs, *tokens, is_cosine=True)
+            pair_options = partial(_score_pairs, score_options)
+            plain = Scorer(images, texts, score, pair_options, *tokens, is_cosine=True)
             return self._with_segments(plain)
         # heads, which take longer than the towers; the blocks above have copies, and take no time
         score, score_options = self._counted(score), self._counted(score_options)
@@ -247,7 +242,7 @@ class Encoder:
 
         return call
 
-    def _cache_options(self, is_writer: bool, unfinished: Path | None) -> dict[str, Any]:
+    def _kept(self, is_writer: bool, unfinished: Path | None) -> Kept:
         """Folder of the caches, whether it outlives the evaluation, and its writer."""
         cache = self._setup.evaluation.cache
         folder = Path(cache) if cache else None
@@ -255,8 +250,7 @@ class Encoder:
             make_folder(folder)
         if cache is None and unfinished is not None:
             folder = workdir_files.without_link(unfinished) if is_writer else unfinished
-        options = {"is_writer": is_writer, "interrupt": self._interrupt}
-        return {"folder": folder, "is_kept": bool(cache), **options}
+        return Kept(folder, is_writer, is_lasting=bool(cache))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -302,8 +296,8 @@ def _score_pairs(score_options: Score, image: ImageFeatures, text: TextFeatures)
 def _score_own_texts(
     score_options: Score, image: ImageFeatures, text: TextFeatures, *, reads_shared: bool
 ) -> np.ndarray:
-    of_block = sharing_prefixes(score_options, image, text) if reads_shared else score_options
-    return score_options_in_blocks(of_block, image, text, _block(len(image.pooled)))
+    block_score = sharing_prefixes(score_options, image, text) if reads_shared else score_options
+    return score_options_in_blocks(block_score, image, text, _block(len(image.pooled)))
 
 
 def _block(count: int) -> int:
@@ -326,12 +320,12 @@ def _caches(
         "devices": [*hardware["devices"], hardware["cpu"] if runtime.is_cpu() else ""],
         "jax": jax.__version__,
     }
-    of_image = {
+    image_facts = {
         "tower": repr(setup.model.image),
         "pixels": repr(setup.evaluation.transform),
         **setup.evaluation.inputs["image"],
     }
-    of_text = {
+    text_facts = {
         "tower": repr(setup.model.text),
         "tokenizer": setup.tokenizer.fingerprint,
         **setup.evaluation.inputs["text"],
@@ -340,8 +334,8 @@ def _caches(
     cache = partial(FeatureCache, **options)
     images, texts = (partial(progress.expect, kind) for kind in ("images", "texts"))
     return (
-        cache("image", ImageKeys(), common | of_image, is_pooled=image, expect=images),
-        cache("text", text_key, common | of_text, is_pooled=text, expect=texts),
+        cache("image", ImageKeys(), common | image_facts, is_pooled=image, expect=images),
+        cache("text", text_key, common | text_facts, is_pooled=text, expect=texts),
     )
 
 
@@ -358,13 +352,13 @@ def _image_heights(rows: Rows) -> list[int]:
     return native.heights(rows["image"])
 
 
-def _text_length(setup: Setup) -> Callable[[Rows], list[int]] | None:
+def _text_lengths(setup: Setup) -> Lengths | None:
     """`short_lengths` of the texts of a model; None if they are not cut."""
     if not takes_shorter_texts(setup):
         return None
     text = setup.model.text
     lengths = text_lengths(text.context_length)
-    return partial(short_lengths, eos_id=text.eos_id, lengths=lengths)
+    return Lengths(partial(short_lengths, eos_id=text.eos_id, lengths=lengths))
 
 
 def takes_shorter_texts(setup: Setup) -> bool:

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -119,6 +119,20 @@ class FeatureFiles:
             path.unlink()
 
 
+class Kept(NamedTuple):
+    """Place and life of a cache's files.
+
+    folder: of the files; None: no files.
+    is_writer: whether this process writes the files.
+    is_lasting: whether the files outlive an evaluation. Otherwise they are of one set of
+      parameters, have at most DISK bytes, and `FeatureCache.forget` removes them.
+    """
+
+    folder: Path | None = None
+    is_writer: bool = True
+    is_lasting: bool = True
+
+
 class FeatureCache:
     """Cache of one tower's features, by key of the image or text, for one set of parameters.
 
@@ -128,10 +142,7 @@ class FeatureCache:
       facts: all that features depend on besides parameters and key.
       is_pooled: whether features are one vector each. Otherwise they have tokens: the cache is
         limited to MEMORY bytes and has no files.
-      folder: of the files; None: no files.
-      is_writer: whether this process writes the files.
-      is_kept: whether the files outlive an evaluation. Otherwise they are of one set of parameters,
-        have at most DISK bytes, and `forget` removes them.
+      kept: place and life of the files.
       interrupt: able to stop the computation of keys, which reads images.
       expect: called by `prepare` with the number of items that it computes.
     """
@@ -143,16 +154,14 @@ class FeatureCache:
         facts: Mapping[str, Any],
         *,
         is_pooled: bool,
-        folder: Path | None,
-        is_writer: bool,
-        is_kept: bool = True,
+        kept: Kept,
         interrupt: Interrupt = NEVER,
         expect: Callable[[int], None] = lambda number: None,
     ):
         self._name, self._key, self._facts, self._expect = name, key, facts, expect
-        self._is_writer, self._is_kept, self._interrupt = is_writer, is_kept, interrupt
+        self._kept, self._interrupt = kept, interrupt
         self.is_bounded = not is_pooled
-        self.folder = folder if is_pooled else None
+        self.folder = kept.folder if is_pooled else None
         # the least recently used first
         self._memory, self._bytes = collections.OrderedDict[bytes, Row](), 0
         self._files: FeatureFiles | None = None
@@ -198,7 +207,7 @@ class FeatureCache:
 
     def forget(self) -> None:
         """Removes the files of a finished evaluation, unless they outlive it."""
-        if self._files and not self._is_kept:
+        if self._files and not self._kept.is_lasting:
             self._files = None
             self._remove(self.folder.glob(f"{self._name}-*"))
             with contextlib.suppress(OSError):  # the other tower's files, or no folder
@@ -243,7 +252,7 @@ class FeatureCache:
                     self._flush(is_due=False)
         finally:
             # also the features of a stopped evaluation
-            if self._files and self._is_kept:
+            if self._files and self._kept.is_lasting:
                 self._flush(is_due=True)
         return rows
 
@@ -251,7 +260,7 @@ class FeatureCache:
         try:
             self._files.flush(is_due=is_due)
         except OSError as error:
-            if self._is_kept:
+            if self._kept.is_lasting:
                 raise
             # results matter more: an evaluation that is not stopped needs no files
             logging.warning("features of this evaluation are not kept: %s", error)
@@ -274,10 +283,10 @@ class FeatureCache:
             return None
         digest = hashlib.sha256(json.dumps(self.facts, sort_keys=True, default=str).encode())
         folder = self.folder / f"{self._name}-{digest.hexdigest()[:16]}"
-        if not self._is_kept and self.folder.exists():
+        if not self._kept.is_lasting and self.folder.exists():
             self._remove(other for other in self.folder.glob(f"{self._name}-*") if other != folder)
-        limit = None if self._is_kept else DISK
-        files = FeatureFiles(folder, self.facts, self._is_writer, limit)
+        limit = None if self._kept.is_lasting else DISK
+        files = FeatureFiles(folder, self.facts, self._kept.is_writer, limit)
         vectors = dict(files.read())
         keys = hashlib.sha256(b"".join(sorted(vectors))).digest()
         # unless all processes read the same keys, their batches differ and they wait for each other
@@ -288,7 +297,7 @@ class FeatureCache:
         return files
 
     def _remove(self, folders: Iterable[Path]) -> None:
-        for folder in [*folders] if self._is_writer else ():
+        for folder in [*folders] if self._kept.is_writer else ():
             shutil.rmtree(folder, ignore_errors=True)
 
 

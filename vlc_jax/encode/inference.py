@@ -9,28 +9,33 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, UInt8
-from PIL import Image
 
 from vlc_jax import evaluators
 from vlc_jax.encode import text_encoders
 from vlc_jax.encode.answers import Answers
 from vlc_jax.encode.batches import compiled
 from vlc_jax.encode.encoder import Encoder
+from vlc_jax.encode.inputs import (
+    AnyImage,
+    as_image,
+    as_images,
+    as_texts,
+    check_pairs,
+    check_params,
+    with_question,
+)
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
 from vlc_jax.evaluators import negation as negations
 from vlc_jax.input_pipeline.case import Benchmark
-from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.loader.questions import SLOT
-from vlc_jax.input_pipeline.record import Caption, Conversation, ImageLike, ImageQuestion
+from vlc_jax.input_pipeline.record import Caption
 from vlc_jax.input_pipeline.sources import prompt_texts
 from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
@@ -47,10 +52,6 @@ _POOLED_BLOCK = 1024
 # Batches of images, and of texts, whose token features are in memory at a time.
 _KEPT_BATCHES = 8
 
-T = TypeVar("T")
-# A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an ImageQuestion is one of
-# them with a question, for a model that reads it.
-AnyImage = str | os.PathLike | Image.Image | ImageLike
 # Pixels for the pure functions: uint8, or float from 0 to 255, of which a gradient can be taken.
 Pixels = (
     UInt8[Array | np.ndarray, "images height width 3"]
@@ -108,23 +109,30 @@ def load(
         raise UsageError(f"there is no workdir and there are no weights at {path}{hint}")
     if not isinstance(batch_size, int) or batch_size < 1:
         raise UsageError(f"batch_size is a whole number from 1 on; got {batch_size!r}")
-    if is_workdir(path):
-        if listed := ", ".join(name for name, value in options.items() if value is not None):
-            raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
-        config = saved_config(path)
-        with addresses.where_started(config, path):
-            setup = resolve(config, "weights")
-            text_encoders.encode_others(setup.tokenizer)
-            latest = init_from.load_latest(setup, path)
-        return Model(setup, latest.variables, batch_size)
+    setup, variables = (
+        _load_run(path, options) if is_workdir(path) else _load_weights(path, options)
+    )
+    return Model(setup, variables, batch_size)
+
+
+def _load_run(path: Path, options: Mapping[str, Any]) -> tuple[Setup, Mapping[str, Any]]:
+    if listed := ", ".join(name for name, value in options.items() if value is not None):
+        raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
+    config = saved_config(path)
+    with addresses.where_started(config, path):
+        setup = resolve(config, "weights")
+        text_encoders.encode_others(setup.tokenizer)
+        return setup, init_from.load_latest(setup, path).variables
+
+
+def _load_weights(path: Path, options: Mapping[str, Any]) -> tuple[Setup, Mapping[str, Any]]:
     if is_workdir(first := path / "pretrain"):  # the run that config.pretrain trains before
         raise UsageError(
             f"{path} was stopped in its pretraining: the same command continues it; the run so far "
             f"is {first}"
         )
     setup = resolve(config_of_weights(path, **options), "weights")
-    params = init_from.load_complete(setup)
-    return Model(setup, {"params": params, "batch_stats": {}}, batch_size)
+    return setup, {"params": init_from.load_complete(setup), "batch_stats": {}}
 
 
 class Model:
@@ -149,7 +157,7 @@ class Model:
 
     def embed_images(self, images: Sequence[AnyImage]) -> Float[np.ndarray, "images embed"]:
         """Embeddings of unit length. Raises DataError, with its name, for an unreadable image."""
-        return self._pooled(_images(images), "embed_images")
+        return self._pooled(as_images(images), "embed_images")
 
     def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
         """The cropped and resized pixels of an image, not normalised, of NaFlex its patches as a
@@ -157,11 +165,11 @@ class Model:
 
         Raises DataError for an unreadable image.
         """
-        return np.asarray(self._setup.evaluation.transform(_image(image), None))
+        return np.asarray(self._setup.evaluation.transform(as_image(image), None))
 
     def preprocess(self, images: Sequence[AnyImage]) -> UInt8[np.ndarray, "images height width 3"]:
         """`pixels` of all images, for the pure functions; raises DataError as `pixels` does."""
-        rows = [self.pixels(image) for image in _images(images)]
+        rows = [self.pixels(image) for image in as_images(images)]
         shape = image_shape(self._setup.model.image)
         return np.stack(rows) if rows else np.zeros((0, *shape), np.uint8)
 
@@ -184,13 +192,7 @@ class Model:
 
         Raises UsageError unless they have the names and shapes of `params`.
         """
-        ours, theirs = (_shapes(each) for each in (self.params, params))
-        for name in [*ours, *theirs]:
-            if ours.get(name) != theirs.get(name):
-                raise UsageError(
-                    "with_params takes the arrays of model.params; the shape of "
-                    f"{name} is {ours.get(name)} there and {theirs.get(name)} here"
-                )
+        check_params(self.params, params)
         return Model(self._setup, {**self._variables, "params": params}, self._batch_size)
 
     def apply(
@@ -210,17 +212,7 @@ class Model:
         Raises UsageError for a model that also reads questions, or marks of words, for another
         number of captions than images, and for hard texts that are not a list per caption.
         """
-        if len(images) != len(ids):
-            raise UsageError(
-                f"apply takes a caption for each image; got {len(images)} images and {len(ids)} "
-                "captions (`score` takes any numbers)"
-            )
-        for name, x in (("negative_ids", negative_ids), ("positive_ids", positive_ids)):
-            if x is not None and (np.ndim(x) != np.ndim(ids) + 1 or len(x) != len(ids)):
-                raise UsageError(
-                    f"{name} has the shape (captions, texts of each, length); got {np.shape(x)} "
-                    f"with {len(ids)} captions; of one text per caption: {name}[:, None]"
-                )
+        check_pairs(images, ids, negative_ids=negative_ids, positive_ids=positive_ids)
         batch = {"text": ids, "negative_text": negative_ids, "positive_text": positive_ids}
         batch = {"image": images} | {key: x for key, x in batch.items() if x is not None}
         return self._pure(params, lambda model, batch: model(batch), batch)
@@ -271,7 +263,7 @@ class Model:
           some of the fields of `evaluators.scorer.Segments` as a mapping.
         Raises UsageError for negation or segments with a head that scores tokens, and for both.
         """
-        inputs, texts, how = _images(images), _texts(texts), negations.options(negation)
+        inputs, texts, how = as_images(images), as_texts(texts), negations.options(negation)
         self._encodable([*texts, *(negations.texts(texts, how) if how else ())])
         scores = np.zeros((len(inputs), len(texts)), np.float32)
         evaluators.check("choice", {"negation": negation, "segments": segments})
@@ -284,15 +276,15 @@ class Model:
             return stats.require_finite(found)
         has_head = self._setup.model.has_head
         in_memory = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
-        of_images, of_texts = self._scorer(len(inputs)), self._scorer(len(texts))
+        image_scorer, text_scorer = self._scorer(len(inputs)), self._scorer(len(texts))
         if how:
-            of_texts = negations.correcting(of_texts, how)
+            text_scorer = negations.correcting(text_scorer, how)
         in_blocks, text = self._in_blocks(*scores.shape), None
         for top in range(0, len(inputs), in_memory):
-            image = of_images.embed_images(inputs[top : top + in_memory])
+            image = image_scorer.embed_images(inputs[top : top + in_memory])
             for left in range(0, len(texts), in_memory):
                 if text is None or len(texts) > in_memory:
-                    text = of_texts.embed_texts(texts[left : left + in_memory])
+                    text = text_scorer.embed_texts(texts[left : left + in_memory])
                 part = scores[top : top + in_memory, left : left + in_memory]
                 part[:] = in_blocks(image, text)
         return stats.require_finite(scores)
@@ -322,9 +314,9 @@ class Model:
         templates: {} stands for the class, as in "a photo of a {}".
         Raises UsageError without a class, without a template, or for a template without one {}.
         """
-        inputs, classes = _images(images), tuple(_texts(class_names, "class_names"))
+        inputs, classes = as_images(images), tuple(as_texts(class_names, "class_names"))
         with usage_errors():
-            templates = prompt_texts.templates(_texts(templates, "templates"))
+            templates = prompt_texts.templates(as_texts(templates, "templates"))
         if not classes:
             raise UsageError("zero_shot needs at least one class")
         benchmark = Benchmark("zero_shot", (), "", classes=classes, templates=templates)
@@ -345,7 +337,7 @@ class Model:
         Names and axes: `models.heads.Head.patch_maps`. Patches are in raster order, after the class
         token if there is one. Raises UsageError for a model without patch maps.
         """
-        inputs, texts = _images(images), self._encodable(texts)
+        inputs, texts = as_images(images), self._encodable(texts)
         if len(inputs) != len(texts):
             raise UsageError(f"{len(inputs)} images and {len(texts)} texts: one of each")
         scorer = self._scorer(len(inputs))
@@ -370,10 +362,11 @@ class Model:
           parameters. Raises UsageError for a model that writes no text.
         """
         writer, how = self._writer, Decoding(**decoding)
-        inputs, questions = _images(images), _texts(questions)
+        inputs, questions = as_images(images), as_texts(questions)
         if len(inputs) != len(questions):
             raise UsageError(f"{len(inputs)} images and {len(questions)} questions: one of each")
-        pairs = [self._with_question(*pair) for pair in zip(inputs, questions, strict=True)]
+        pairs = zip(inputs, questions, strict=True)
+        pairs = [with_question(*pair, self._setup.evaluation.question) for pair in pairs]
         inputs, questions = [image for image, _ in pairs], [question for _, question in pairs]
         answers, size = list[str](), self._batch_size
         for start in range(0, len(inputs), size):
@@ -385,19 +378,13 @@ class Model:
 
     def stream(self, image: AnyImage, question: str = "", **decoding: Any) -> Iterator[str]:
         """Yields the answer of `answers` about one image in pieces, as they are decoded."""
-        source, question = self._with_question(_image(image), question)
+        template = self._setup.evaluation.question
+        source, question = with_question(as_image(image), question, template)
         features = self._scorer(1).embed_images([source])
         text = TextStream(self._writer.tokenizer)
         for token in self._writer.stream(self._variables, features, question, Decoding(**decoding)):
             if piece := text(token):
                 yield piece
-
-    def _with_question(self, image: ImageLike, question: str) -> tuple[ImageLike, str]:
-        """(image, question); if config.input.question has a slot, the image gets the question."""
-        has_slot = SLOT in self._setup.evaluation.question
-        if has_slot and not isinstance(image, ImageQuestion):
-            return ImageQuestion(image, question), ""
-        return image, question
 
     @cached_property
     def _writer(self) -> Answers:
@@ -405,7 +392,7 @@ class Model:
 
     def _encodable(self, texts: Sequence[Caption]) -> list[Caption]:
         """The texts; with precomputed text vectors, vectors of missing texts are computed first."""
-        texts = _texts(texts)
+        texts = as_texts(texts)
         # forget: a model that is loaded for days must not keep every text
         self._setup.tokenizer.require(texts, forget=True)
         return texts
@@ -456,42 +443,6 @@ class Model:
         return f"<vlc_jax.encode.inference.Model {model['name']} {model['variant']}>"
 
 
-def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
-    """Path of every array of a tree, "image/blocks/..." -> its shape."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): np.shape(x) for path, x in leaves
-    }
-
-
 def _block(count: int, largest: int) -> int:
     """Side of the blocks in which `count` rows are scored."""
     return next((size for size in (1, 8) if count <= size), largest)
-
-
-def _images(images: Sequence[AnyImage]) -> list[ImageLike]:
-    if isinstance(images, str | bytes | os.PathLike | Image.Image):
-        raise UsageError(f"images are a list, even of one; got {type(images).__name__}")
-    return [_image(image) for image in images]
-
-
-def _image(image: AnyImage) -> ImageLike:
-    if isinstance(image, ImageQuestion):
-        return ImageQuestion(_image(image.image), image.question)
-    if isinstance(image, Image.Image):
-        # rotated by EXIF, with 16 bits: as an image from a file
-        return np.asarray(image_ops.open_rgb(image))
-    return Path(image) if isinstance(image, str | os.PathLike) else image
-
-
-def _texts(texts: Sequence[T], name: str = "texts") -> list[T]:
-    """The texts as a list. Raises UsageError for one string, and for items that are no texts."""
-    if isinstance(texts, str):
-        raise UsageError(f"{name} are a list, even of one; got str")
-    texts = list(texts)
-    for index, text in enumerate(texts):
-        if not isinstance(text, str | Conversation):
-            raise UsageError(
-                f"{name}[{index}] is {text!r:.50}, no string: leave it out or write it"
-            )
-    return texts

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.encode.batches import by_length
+from vlc_jax.encode.batches import by_length, padded
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
@@ -123,14 +123,9 @@ def pooled(
 
 def pad(prompts: Sequence[Prompt], length: int) -> dict[str, np.ndarray]:
     """`ids` (batch, length), padded on the left, and the masks `valid` and `counted`."""
-    ids = np.zeros((len(prompts), length), np.int32)
+    ids, valid = padded([prompt.ids for prompt in prompts], length, is_left=True)
     distances = np.arange(length)[::-1]  # of a column to the right end
-    for row, prompt in zip(ids, prompts, strict=True):
-        row[length - len(prompt.ids) :] = prompt.ids
-    valid, counted = (
-        distances[None] < np.array([[count] for count in counts])
-        for counts in ([len(p.ids) for p in prompts], [p.counted for p in prompts])
-    )
+    counted = distances[None] < np.array([[prompt.counted] for prompt in prompts])
     return {"ids": ids, "valid": valid, "counted": counted}
 
 
@@ -164,8 +159,8 @@ class TextEncoder:
         prompts = [prompt for prompt, _ in worded]
         vectors: dict[int, np.ndarray] = {}
         lengths = [next(n for n in self._lengths if n >= len(each.ids)) for each in prompts]
-        for length, rows, padded in by_length(lengths, self._size):
-            batch = self._put(pad([prompts[row] for row in padded], length))
+        for length, rows, filled in by_length(lengths, self._size):
+            batch = self._put(pad([prompts[row] for row in filled], length))
             computed = np.asarray(pooled(self.decoder, self.params, **batch))
             vectors |= dict(zip(rows, computed, strict=False))
         return np.stack([vectors[row] for row in range(len(texts))])

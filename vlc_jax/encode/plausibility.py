@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.encode.batches import by_length
+from vlc_jax.encode.batches import by_length, padded
 from vlc_jax.encode.complete import LanguageModel
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
-from vlc_jax.models import lm
+from vlc_jax.models import continuation, lm
 
 _SEPARATOR = "<|endoftext|>"  # before a text in the training data of models without a start token
 _LENGTHS = 4  # texts are padded to multiples of it, and each length compiles a program
@@ -44,13 +44,10 @@ def plausibilities(
     rows = [_ids(model.tokenizer, text) for text in texts]
     lengths = [max(1, -(-len(ids) // _LENGTHS)) * _LENGTHS for ids, _ in rows]
     results: dict[int, Plausibility] = {}
-    for length, indices, padded in by_length(lengths, batch_size):
-        ids, scored = np.zeros((batch_size, length), np.int32), np.zeros((batch_size, length), bool)
-        valid = scored.copy()
-        for row, index in enumerate(padded):
-            tokens, start = rows[index]
-            ids[row, : len(tokens)], valid[row, : len(tokens)] = tokens, True
-            scored[row, start : len(tokens)] = True
+    for length, indices, filled in by_length(lengths, batch_size):
+        ids, valid = padded([rows[index][0] for index in filled], length)
+        starts = np.array([[rows[index][1]] for index in filled])
+        scored = valid & (np.arange(length)[None] >= starts)
         totals = np.asarray(_totals(model.decoder, model.params, ids, valid, scored))
         counts = scored.sum(axis=1)
         batch = [Plausibility(float(totals[row]), int(counts[row])) for row in range(len(indices))]
@@ -76,6 +73,5 @@ def _totals(
 ) -> Float[Array, " batch"]:
     """Sum of the log-probabilities of the `scored` tokens of each row."""
     logits = decoder.apply({"params": params}, ids, valid, method=lm.Decoder.text_logits)[:, :-1]
-    chosen = jnp.take_along_axis(logits, ids[:, 1:, None], axis=-1)[..., 0]
-    log_probabilities = chosen - jax.nn.logsumexp(logits, axis=-1)
+    log_probabilities = continuation.token_log_probabilities(logits, ids[:, 1:])
     return jnp.where(scored[:, 1:], log_probabilities, 0.0).sum(axis=1)

@@ -107,8 +107,8 @@ def score_options_in_blocks(
     images = len(image.pooled)
     options, parts = len(text.pooled) // images, []
     for start in range(0, images, rows):
-        of_images = np.minimum(np.arange(start, start + rows), images - 1)
-        of_texts = (of_images[:, None] * options + np.arange(options)[None]).ravel()
-        part = score_options(take(image, of_images), take(text, of_texts))
+        image_rows = np.minimum(np.arange(start, start + rows), images - 1)
+        text_rows = (image_rows[:, None] * options + np.arange(options)[None]).ravel()
+        part = score_options(take(image, image_rows), take(text, text_rows))
         parts.append(part[: images - start])
     return np.concatenate(parts)

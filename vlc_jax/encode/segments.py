@@ -118,24 +118,24 @@ def scoring(scorer: Scorer, how: Segments) -> Scorer:
             tokens[mask] = vectors[[row_of[text] for text in itertools.chain(*own)]]
         return TextFeatures(pooled, tokens, mask)
 
-    def mixed(whole: np.ndarray, of_parts: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        sums = (1 - how.weight) * whole + how.weight * of_parts
+    def mixed(whole: np.ndarray, part_scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        sums = (1 - how.weight) * whole + how.weight * part_scores
         return np.where(mask.any(axis=-1), sums, whole).astype(np.float32)
 
     def score(image: ImageFeatures, text: TextFeatures) -> Float[np.ndarray, "images texts"]:
         whole = scorer.score(ImageFeatures(image.pooled), TextFeatures(text.pooled))
         segments = unit(text.tokens)
-        of_parts = [similarity(part, segments, text.mask, how.best) for part in image.tokens]
-        return mixed(whole, np.stack(of_parts), text.mask[None])
+        part_scores = [similarity(part, segments, text.mask, how.best) for part in image.tokens]
+        return mixed(whole, np.stack(part_scores), text.mask[None])
 
     def score_options(image: ImageFeatures, text: TextFeatures) -> Float[np.ndarray, "_ options"]:
         whole = scorer.score_options(ImageFeatures(image.pooled), TextFeatures(text.pooled))
         tokens, mask = (x.reshape(*whole.shape, *x.shape[1:]) for x in (text.tokens, text.mask))
-        of_parts = [
+        part_scores = [
             similarity(part, unit(own), real, how.best)
             for part, own, real in zip(image.tokens, tokens, mask, strict=True)
         ]
-        return mixed(whole, np.stack(of_parts), mask)
+        return mixed(whole, np.stack(part_scores), mask)
 
     functions = embed_images, embed_texts, score, score_options
     return Scorer(*functions, scorer.image_tokens, scorer.text_tokens)

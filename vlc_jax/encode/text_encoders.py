@@ -253,8 +253,8 @@ class Adapted:
         kernel = params["projection"]["kernel"]
         width, projection = kernel.shape[0], kernel.shape[-1]
         self._tower = VectorTower(width=width, projection=projection, connector="llm2clip")
-        of_one = jax.ShapeDtypeStruct((1, width), jnp.float32)
-        shapes = jax.eval_shape(self._tower.init, jax.random.key(0), of_one)["params"]
+        one_row = jax.ShapeDtypeStruct((1, width), jnp.float32)
+        shapes = jax.eval_shape(self._tower.init, jax.random.key(0), one_row)["params"]
         expected = {name: leaf.shape for name, leaf in weights.flatten(shapes).items()}
         try:
             rename.check_values(weights.flatten(params), expected)

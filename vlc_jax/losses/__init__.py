@@ -24,6 +24,7 @@ from vlc_jax.losses import (
     sparc,
     svlc,
     teacher,
+    tiles,
 )
 from vlc_jax.losses.inputs import Inputs
 
@@ -37,9 +38,8 @@ class Loss(NamedTuple):
     dense: the formula, a function of arrays that gives one value per example. Its keyword-only
       parameters are the loss's own options in config.losses.NAME.
     inputs: (outputs, pair masks) -> the positional arguments of `dense`.
-    chunked, ring: the same values from embeddings, for models whose score is their dot product;
-      besides the options of `dense` they take `chunk`, and `mesh` and `axes`.
-    embeddings: (outputs, pair masks) -> the positional arguments of `chunked` and `ring`.
+    tiled: the same values from embeddings, for models whose score is their dot product.
+    embeddings: (outputs, pair masks) -> the positional arguments of `tiled`'s implementations.
     needs: the hard texts that the batch must have besides captions.
     mean_over: "batch", or "examples_with_hard_texts": examples that have every text in `needs`.
     contrasts_all: texts in `needs` that are scored with all images, not only with their own.
@@ -48,8 +48,7 @@ class Loss(NamedTuple):
 
     dense: Values
     inputs: Inputs
-    chunked: Values | None = None
-    ring: Values | None = None
+    tiled: tiles.Tiled | None = None
     embeddings: Inputs | None = None
     needs: tuple[HardText, ...] = ()
     mean_over: Literal["batch", "examples_with_hard_texts"] = "batch"
@@ -59,8 +58,9 @@ class Loss(NamedTuple):
     @property
     def implementations(self) -> dict[str, Values]:
         """Name, as in config.losses.NAME.implementation -> function."""
-        every = {"dense": self.dense, "chunked": self.chunked, "ring": self.ring}
-        return {name: values for name, values in every.items() if values is not None}
+        if self.tiled is None:
+            return {"dense": self.dense}
+        return {"dense": self.dense, "chunked": self.tiled.chunked, "ring": self.tiled.ring}
 
     def values(
         self, implementation: str, outputs: types.Outputs, pair_masks: masks.PairMasks, **options
@@ -70,19 +70,42 @@ class Loss(NamedTuple):
         return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
 
 
+class Common(NamedTuple):
+    """Options that every loss has, documented in `total`."""
+
+    weight: float = -1.0
+    loss: str = ""
+    implementation: str = "dense"
+    chunk: int | None = None
+    duplicates: str = "keep"
+    negative_range: tuple[int, int | None] = (0, None)
+    rows: tuple[int, int] = (0, 1)
+    missing: str = "mask"
+
+    @property
+    def for_masks(self) -> dict[str, Any]:
+        """Options of `masks.pair_masks`."""
+        names = ("duplicates", "negative_range", "rows", "missing")
+        return {name: getattr(self, name) for name in names}
+
+
+def _split(options: Mapping[str, Any]) -> tuple[Common, dict[str, Any]]:
+    """The common options of an entry of config.losses, and those of its loss."""
+    common = {name: value for name, value in options.items() if name in Common._fields}
+    return Common(**common), {k: value for k, value in options.items() if k not in common}
+
+
 _INFONCE = Loss(
     infonce.dense,
     lambda o, m: (o.scores, o.logit_scale, m),
-    chunked=infonce.chunked,
-    ring=infonce.ring,
+    tiled=infonce.TILED,
     embeddings=inputs.embeddings,
     check_options=infonce.check,
 )
 _SIGMOID = Loss(
     sigmoid.dense,
     lambda o, m: (o.scores, o.logit_scale, inputs.logit_bias(o), m),
-    chunked=sigmoid.chunked,
-    ring=sigmoid.ring,
+    tiled=sigmoid.TILED,
     embeddings=lambda o, m: (*inputs.embeddings(o, m), inputs.logit_bias(o)),
 )
 _PHRASES = Loss(
@@ -187,17 +210,6 @@ LOSSES: dict[str, Loss] = {
     "itc": Loss(matching.itc, inputs.itc),
     "itm": Loss(matching.itm, inputs.itm),
 }
-# Options of every loss, documented in `total`.
-COMMON_OPTIONS = (
-    "loss",
-    "weight",
-    "implementation",
-    "chunk",
-    "duplicates",
-    "negative_range",
-    "rows",
-    "missing",
-)
 # Losses that keep a teacher between steps, and those of them that keep a centre, too.
 TEACHERS = ("distill", "self_distill", "masked_patches")
 CENTRED = TEACHERS[1:]
@@ -235,7 +247,8 @@ def total(
     Raises UsageError for an unknown loss, implementation or option, for hard texts that a loss
     needs and the batch lacks, and for another number of images than texts.
     """
-    compute, batch = functools.partial(_total, config_losses, mesh), _complete(outputs, batch or {})
+    compute = functools.partial(_total, config_losses, mesh)
+    batch = masks.completed(batch or {}, outputs)
     if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
         # a mask of pairs has the batch on both axes, which no explicit sharding allows
         compute = jax.sharding.auto_axes(compute, out_sharding=jax.P())
@@ -251,7 +264,7 @@ def _total(
     check(config_losses)
     value, parts = jnp.zeros(()), {}
     for name, options in config_losses.items():
-        per_example, is_counted = _per_example(name, outputs, batch, mesh, **options)
+        per_example, is_counted = _per_example(name, options, outputs, batch, mesh)
         parts[name] = (jnp.where(is_counted, per_example, 0.0).sum(), is_counted.sum())
         # at least 1: a batch in which no example has such texts costs 0, not 0 / 0
         value += options["weight"] * parts[name][0] / jnp.maximum(parts[name][1], 1)
@@ -270,11 +283,10 @@ def thresholds(
     options = options_of("cross_modal_rank", config_losses)
     if options is None:
         return None
-    names = ("duplicates", "negative_range", "rows", "missing")
-    of_masks = {name: options[name] for name in names if name in options}
-    pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **of_masks)
+    common, own = _split(options)
+    pair_masks = masks.pair_masks(masks.completed(batch or {}, outputs), **common.for_masks)
     given = inputs.cross_modal_rank(outputs, pair_masks)
-    return ce_clip.gaps(*given, pair_masks.mask, as_released=options["as_released"])
+    return ce_clip.gaps(*given, pair_masks.mask, as_released=own["as_released"])
 
 
 def centres(
@@ -290,7 +302,7 @@ def centres(
     for name in CENTRED:
         if (options := options_of(name, config_losses)) is not None:
             rows = options.get("rows", (0, 1))
-            pair_masks = masks.pair_masks(_complete(outputs, batch or {}), rows=rows)
+            pair_masks = masks.pair_masks(masks.completed(batch or {}, outputs), rows=rows)
             momentum, given = options["centre_momentum"], inputs.centred(outputs, name)
             found[name] = teacher.next_centre(*given, pair_masks.mask, momentum)
     return found
@@ -326,21 +338,6 @@ def entry_of(loss: str, config_losses: Mapping[str, Mapping[str, Any]]) -> Mappi
     return entries[0] if entries else None
 
 
-def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, Array]:
-    """The batch with the masks that it lacks, all True. Raises UsageError without pairs."""
-    images, texts = len(outputs.image.pooled), len(outputs.text.pooled)
-    if images != texts:
-        raise errors.UsageError(
-            f"a loss takes pairs of an image and its caption; got {images} images and {texts} texts"
-        )
-    complete = {"mask": jnp.ones(images, bool)}
-    for kind in ("negative", "positive"):
-        text = getattr(outputs, f"{kind}_text")
-        if text is not None:
-            complete[f"{kind}_mask"] = jnp.ones(text.pooled.shape[:2], bool)
-    return complete | dict(batch)
-
-
 def check(
     config_losses: Mapping[str, Mapping[str, Any]], rows_per_example: int | None = None
 ) -> None:
@@ -361,36 +358,31 @@ def check(
             )
         defaults = _option_defaults(loss)
         for option in options:
-            errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))
+            errors.known(f"option of the loss {name}", option, (*Common._fields, *defaults))
         with errors.usage_errors():
             lookup.check_types("loss", name, loss.dense, options)
-        weight = options.get("weight", -1)
-        if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+        common, own = _split(options)
+        if not isinstance(common.weight, int | float) or not 0 <= common.weight < float("inf"):
             raise errors.UsageError(
                 f"the loss {name} needs a weight from 0 on; got {dict(options)}"
             )
-        implementation, chunk = options.get("implementation", "dense"), options.get("chunk")
-        errors.known(f"implementation of the loss {name}", implementation, loss.implementations)
-        if (chunk is None) == (implementation == "chunked"):
+        kind = errors.known(
+            f"implementation of the loss {name}", common.implementation, loss.implementations
+        )
+        if (common.chunk is None) == (kind == "chunked"):
             raise errors.UsageError(
                 "chunk, the images at a time, goes with implementation 'chunked' and with no "
-                f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
+                f"other; the loss {name} has implementation {kind!r} and chunk {common.chunk}"
             )
-        masks.check(
-            options.get("duplicates", "keep"),
-            rows=options.get("rows", (0, 1)),
-            rows_per_example=rows_per_example,
-            negative_range=options.get("negative_range", (0, None)),
-            missing=options.get("missing", "mask"),
-        )
+        masks.check(**common.for_masks, rows_per_example=rows_per_example)
         # distill reads negatives where there are some
         reads_negatives = "negative" in loss.needs or options.get("loss", name) == "distill"
-        of_negatives = [key for key in ("negative_range", "missing") if key in options]
-        if of_negatives and not reads_negatives:
+        unread = [key for key in ("negative_range", "missing") if key in options]
+        if unread and not reads_negatives:
             raise errors.UsageError(
-                f"the loss {name} reads no hard negatives: leave its {of_negatives[0]} out"
+                f"the loss {name} reads no hard negatives: leave its {unread[0]} out"
             )
-        loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
+        loss.check_options(**defaults | own)
     for keeps in ("cross_modal_rank", *TEACHERS):
         entry_of(keeps, config_losses)
     if not any(options["weight"] for options in config_losses.values()):
@@ -413,23 +405,13 @@ def _option_defaults(loss: Loss) -> dict[str, Any]:
 
 def _per_example(
     name: str,
+    options: Mapping[str, Any],
     outputs: types.Outputs,
     batch: Mapping[str, Array],
     mesh: Mesh | AbstractMesh | None,
-    *,
-    weight: float,
-    implementation: str = "dense",
-    chunk: int | None = None,
-    duplicates: str = "keep",
-    negative_range: tuple[int, int | None] = (0, None),
-    rows: tuple[int, int] = (0, 1),
-    missing: str = "mask",
-    **options: Any,
 ) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
     """The loss of each example, and the mask of the examples that enter its mean."""
-    del weight  # `total` applies it
-    loss = row(name, options)
-    options.pop("loss", None)
+    loss, (common, own) = row(name, options), _split(options)
     for text in loss.needs:
         if getattr(outputs, f"{text}_text") is None:
             raise errors.UsageError(
@@ -437,17 +419,17 @@ def _per_example(
                 f"config.input.{text}s.count to at least 1 (in a loop of your own, pass "
                 f"{text}_ids to model.apply)"
             )
-    if implementation == "chunked":
-        options["chunk"] = chunk
-    if implementation == "ring":
+    if common.implementation == "chunked":
+        own["chunk"] = common.chunk
+    if common.implementation == "ring":
         context = jax.sharding.get_abstract_mesh()
         # shard_map takes no other mesh inside set_mesh
         mesh = mesh if context.empty else context
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
-        options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
-    pair_masks = masks.pair_masks(batch, duplicates, negative_range, rows, missing)
-    values = loss.values(implementation, outputs, pair_masks, **options)
+        own |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
+    pair_masks = masks.pair_masks(batch, **common.for_masks)
+    values = loss.values(common.implementation, outputs, pair_masks, **own)
     return values, _is_counted(loss, pair_masks)
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from vlc_jax import errors, types
-from vlc_jax.losses import masks, tiles
+from vlc_jax.losses import masks, teacher, tiles
 
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
 
@@ -26,7 +26,7 @@ def embeddings(
 def local(inputs: Inputs) -> Inputs:
     """The same inputs with a head's second scores in place of its scores."""
 
-    def of_local(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
+    def local_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
         if o.local is None:
             raise errors.UsageError(
                 "a loss named ..._local needs scores of pooled patches beside those of the model: "
@@ -34,7 +34,7 @@ def local(inputs: Inputs) -> Inputs:
             )
         return inputs(o._replace(**o.local), m)
 
-    return of_local
+    return local_inputs
 
 
 def negative(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
@@ -115,16 +115,15 @@ def text_grounded(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]
     return *texts, masks.own_negatives(m)
 
 
-def distill(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+def distill(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
     """The arguments of `distill`. Raises UsageError without a teacher."""
-    both = (o, _teacher(o))
-    pairs = [x.image.pooled for x in both] + [x.text.pooled for x in both]
-    image, teacher_image, text, teacher_text = pairs
-    given = image, text, teacher_image, teacher_text
-    if o.negative_text is None:
-        return given
-    negatives = (x.negative_text.pooled for x in both)
-    return *given, *negatives, masks.own_negatives(m)
+    negatives = masks.own_negatives(m) if o.negative_text is not None else None
+    return _features(o), _features(_teacher(o)), negatives
+
+
+def _features(o: types.Outputs) -> teacher.Features:
+    negative_text = None if o.negative_text is None else o.negative_text.pooled
+    return teacher.Features(o.image.pooled, o.text.pooled, negative_text)
 
 
 def self_distill(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from vlc_jax import errors
+from vlc_jax import errors, types
 
 DUPLICATES = ("keep", "mask")
 MISSING = ("mask", "keep")
@@ -67,7 +67,22 @@ def complete(batch: int, negatives: int | None = None, positives: int | None = N
     return PairMasks(jnp.ones(batch, bool), jnp.arange(batch), negative_mask, positive_mask)
 
 
-def of_scores(
+def completed(batch: Mapping[str, Array], outputs: types.Outputs) -> dict[str, Array]:
+    """The batch with the masks that it lacks, all True. Raises UsageError without pairs."""
+    images, texts = len(outputs.image.pooled), len(outputs.text.pooled)
+    if images != texts:
+        raise errors.UsageError(
+            f"a loss takes pairs of an image and its caption; got {images} images and {texts} texts"
+        )
+    complete = {"mask": jnp.ones(images, bool)}
+    for kind in ("negative", "positive"):
+        text = getattr(outputs, f"{kind}_text")
+        if text is not None:
+            complete[f"{kind}_mask"] = jnp.ones(text.pooled.shape[:2], bool)
+    return complete | dict(batch)
+
+
+def for_scores(
     pair_masks: PairMasks | None,
     scores: Float[Array, "batch batch"],
     negative_scores: Float[Array, "batch batch negatives"] | None,

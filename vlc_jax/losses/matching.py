@@ -35,7 +35,7 @@ def itc(
     duplicates="mask" leaves out equal captions of other images; captions of the same image share
     the target under both values.
     """
-    pair_masks = masks.of_scores(pair_masks, scores, None)
+    pair_masks = masks.for_scores(pair_masks, scores, None)
     is_same = masks.same_image(pair_masks)
     is_compared = is_same | masks.captions(pair_masks, pair_masks)
     logits = jnp.where(is_compared, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)

@@ -4,8 +4,8 @@
 
 per image i, with c_ij its cosine similarity with caption j; the paper divides the sum over i by the
 number of images, as the mean of these values does. The hard negatives of all examples, if there are
-any, are further columns of every image with z = -1. `dense`, `chunked` and `ring` give the same
-values and gradients. Examples whose mask is False are padding: no row, no column, value 0.
+any, are further columns of every image with z = -1. `dense`, `TILED.chunked` and `TILED.ring` give
+the same values and gradients. Examples whose mask is False are padding: no row, no column, value 0.
 
 `phrases`, `positives` and `own_positives` are losses of images with several right texts, the hard
 positives of their examples. They are divided by the number of texts, as their authors do:
@@ -18,7 +18,6 @@ is the sum over all pairs divided by it.
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
 from vlc_jax.losses import masks, tiles
@@ -36,7 +35,7 @@ def dense(
 
     Without pair masks every row is an example.
     """
-    pair_masks = masks.of_scores(pair_masks, scores, negative_scores)
+    pair_masks = masks.for_scores(pair_masks, scores, negative_scores)
 
     def logits(scores: jax.Array) -> jax.Array:
         # float32: logits reach 100, where bfloat16 has steps of 0.5
@@ -118,49 +117,6 @@ def _over_texts(
     return loss * images / jnp.maximum(texts, 1)
 
 
-def chunked(
-    image: Float[Array, "batch embed"],
-    texts: tiles.Texts,
-    logit_scale: Scalar,
-    logit_bias: Scalar,
-    *,
-    chunk: int,
-) -> Float[Array, " batch"]:
-    """Sigmoid loss per image from unit-length embeddings, `chunk` images at a time.
-
-    Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
-    """
-
-    # else the backward pass keeps the logits of every chunk, the whole matrix
-    @jax.checkpoint
-    def body(part: tuple[jax.Array, masks.PairMasks]) -> jax.Array:
-        return _tile(*part, texts, (logit_scale, logit_bias))[0]
-
-    rows = jax.lax.map(body, tiles.split((image, texts.pair_masks), chunk))
-    return rows.reshape(-1)[: len(image)]
-
-
-def ring(
-    image: Float[Array, "batch embed"],
-    texts: tiles.Texts,
-    logit_scale: Scalar,
-    logit_bias: Scalar,
-    *,
-    mesh: Mesh | AbstractMesh,
-    axes: tuple[str, ...],
-) -> Float[Array, " batch"]:
-    """Sigmoid loss per image of a batch sharded over the mesh `axes`, with no all-gather.
-
-    Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper), with
-    their hard negatives. The backward pass is a ring, too.
-    """
-
-    def local(ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, numbers: tuple) -> jax.Array:
-        return tiles.over_ring(_tile, tiles.SUM, ring, image, texts, numbers)[0]
-
-    return tiles.on_ring(local, mesh, axes, image, texts, (logit_scale, logit_bias))
-
-
 def _tile(
     image: Float[Array, "images embed"],
     pair_masks: masks.PairMasks,
@@ -192,3 +148,6 @@ def _row_sums(
         is_negative = masks.negatives(rows, columns)
         value += jnp.sum(jnp.where(is_negative, loss, 0.0), axis=(1, 2))
     return value
+
+
+TILED = tiles.Tiled(_tile, tiles.SUM, lambda sums, *_: sums[0])

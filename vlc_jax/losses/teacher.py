@@ -18,15 +18,37 @@ DINO's and iBOT's first values, without their schedules: SILC keeps its decay co
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from vlc_jax import errors
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.losses import svlc
 from vlc_jax.losses.masks import or_ones
+
+
+class Features(NamedTuple):
+    """Embeddings of examples, by the student or by the teacher."""
+
+    image: Float[Array, "batch embed"]
+    text: Float[Array, "batch embed"]
+    negative_text: Float[Array, "batch negatives embed"] | None = None
+
+
+class Centred(NamedTuple):
+    """Options that `self_distill` and `masked_patches` share.
+
+    centre_momentum: of the centre (`next_centre`).   decay: of the teacher (`average`).   The
+      training step reads both.
+    """
+
+    student_temperature: float = 0.1
+    teacher_temperature: float = 0.04
+    centre_momentum: float = 0.9
+    decay: float = 0.996
 
 
 def check(decay: float, **options: Any) -> None:
@@ -94,12 +116,8 @@ def text_grounded(
 
 
 def distill(
-    image: Float[Array, "batch embed"],
-    text: Float[Array, "batch embed"],
-    teacher_image: Float[Array, "batch embed"],
-    teacher_text: Float[Array, "batch embed"],
-    negative_text: Float[Array, "batch negatives embed"] | None = None,
-    teacher_negative_text: Float[Array, "batch negatives embed"] | None = None,
+    student: Features,
+    teacher: Features,
     mask: Bool[Array, "batch negatives"] | None = None,
     *,
     decay: float = 0.9996,
@@ -116,79 +134,60 @@ def distill(
     Raises UsageError as `check` does.
     """
     check(decay)
-    loss = _distance(image, teacher_image) + _distance(text, teacher_text)
-    if negative_text is not None and teacher_negative_text is not None:
-        distance = _distance(negative_text, teacher_negative_text)
+    loss = _distance(student.image, teacher.image) + _distance(student.text, teacher.text)
+    if student.negative_text is not None and teacher.negative_text is not None:
+        distance = _distance(student.negative_text, teacher.negative_text)
         loss += jnp.where(or_ones(mask, distance), distance, 0.0).sum(axis=1)
     # training takes the mean over examples, and DeGLA's distance is a sum over the batch
-    return len(image) * loss
+    return len(loss) * loss
 
 
+@lookup.options_of(Centred)
 def self_distill(
     views: Float[Array, "batch views prototypes"],
     teacher: Float[Array, "batch prototypes"],
     centre: Float[Array, " prototypes"],
     *,
-    student_temperature: float = 0.1,
-    teacher_temperature: float = 0.04,
-    centre_momentum: float = 0.9,
-    decay: float = 0.996,
     crops: int = 8,
     scale: tuple[float, float] = (0.05, 0.4),
     size: int = 0,
+    **centred: float,
 ) -> Float[Array, " batch"]:
     """Local-to-global self-distillation: the student sees crops of an image, the teacher all of it;
     the mean over the crops of the cross entropy above.
 
-    centre_momentum: of the centre (`next_centre`).   decay: of the teacher (`average`).   The
-      training step reads both.
     crops, scale, size: number of crops per image, range of their share of its area, and side in
       pixels (0: that of the image), which the input pipeline reads. SILC and SigLIP 2 have 8 crops
       of .05 to .4, DINO's have 96 pixels.
+    centred: fields of Centred.
 
     Raises UsageError as `check` does.
     """
-    temperatures = student_temperature, teacher_temperature
-    check(
-        decay,
-        student_temperature=student_temperature,
-        teacher_temperature=teacher_temperature,
-        centre_momentum=centre_momentum,
-        crops=crops,
-        scale=scale,
-        size=size,
-    )
-    return _cross_entropy(views, teacher[:, None], centre, *temperatures)
+    options = Centred(**centred)
+    check(**options._asdict(), crops=crops, scale=scale, size=size)
+    return _cross_entropy(views, teacher[:, None], centre, options)
 
 
+@lookup.options_of(Centred)
 def masked_patches(
     masked: Float[Array, "batch masked prototypes"],
     teacher: Float[Array, "batch masked prototypes"],
     centre: Float[Array, " prototypes"],
     *,
-    student_temperature: float = 0.1,
-    teacher_temperature: float = 0.04,
-    centre_momentum: float = 0.9,
-    decay: float = 0.996,
     ratio: float = 0.5,
+    **centred: float,
 ) -> Float[Array, " batch"]:
     """Masked prediction: the student sees an image some of whose patches are masked, the teacher
     all of it; the mean over the masked patches of the cross entropy above.
 
-    centre_momentum, decay: as of `self_distill`.
     ratio: masked share of the patches, which the input pipeline reads; SigLIP 2 masks half.
+    centred: fields of Centred.
 
     Raises UsageError as `check` does.
     """
-    temperatures = student_temperature, teacher_temperature
-    check(
-        decay,
-        student_temperature=student_temperature,
-        teacher_temperature=teacher_temperature,
-        centre_momentum=centre_momentum,
-        ratio=ratio,
-    )
-    return _cross_entropy(masked, teacher, centre, *temperatures)
+    options = Centred(**centred)
+    check(**options._asdict(), ratio=ratio)
+    return _cross_entropy(masked, teacher, centre, options)
 
 
 def next_centre(
@@ -220,12 +219,8 @@ def _distance(x: jax.Array, teacher: jax.Array) -> jax.Array:
 
 
 def _cross_entropy(
-    student: jax.Array,
-    teacher: jax.Array,
-    centre: jax.Array,
-    student_temperature: float,
-    teacher_temperature: float,
+    student: jax.Array, teacher: jax.Array, centre: jax.Array, options: Centred
 ) -> jax.Array:
-    logits = jax.lax.stop_gradient(teacher - centre[None, None]) / teacher_temperature
-    log_shares = jax.nn.log_softmax(student / student_temperature, axis=-1)
-    return -(jax.nn.softmax(logits, axis=-1) * log_shares).sum(axis=-1).mean(axis=1)
+    teacher = jax.lax.stop_gradient(teacher - centre[None, None]) / options.teacher_temperature
+    log_shares = jax.nn.log_softmax(student / options.student_temperature, axis=-1)
+    return -(jax.nn.softmax(teacher, axis=-1) * log_shares).sum(axis=-1).mean(axis=1)

@@ -101,39 +101,68 @@ def to_next_device(arrays: Any, ring: Ring) -> Any:
     return jax.tree.map(lambda x: jax.lax.ppermute(x, ring.axes, to_next), arrays)
 
 
-def on_ring(
-    local: Callable[..., jax.Array],
-    mesh: Mesh | AbstractMesh,
-    axes: tuple[str, ...],
-    image: jax.Array,
-    texts: Texts,
-    numbers: Any,
-) -> jax.Array:
-    """`local(ring, image, texts, numbers)` on each device of the mesh `axes`: the device's rows of
-    images and texts, all numbers. Raises UsageError unless every device gets equally many examples.
+class Tiled(NamedTuple):
+    """A loss of unit-length embeddings, merged from tiles of their scores.
+
+    tile: a Tile, with options of the loss as keywords.   merge: of the results of two tiles.
+    finish: (results of all rows and columns, images, texts, numbers, options) -> the loss of each
+      example.
     """
-    check_divisible(len(image), mesh, axes)
-    ring = Ring(axes, num_devices(mesh, axes))
 
-    def share(image: jax.Array, texts: Texts, numbers: Any) -> jax.Array:
-        # varying, as the gradients are: a custom VJP returns one per device, of its input's type
-        numbers = jax.tree.map(lambda x: jax.lax.pcast(x, axes, to="varying"), numbers)
-        return local(ring, image, texts, numbers)
+    tile: Tile
+    merge: Merge
+    finish: Callable[..., Float[Array, " batch"]]
 
-    split, whole = PartitionSpec(axes), PartitionSpec()
-    mapped = jax.shard_map(share, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
-    return mapped(image, texts, numbers)
+    def chunked(
+        self, image: Float[Array, "batch embed"], texts: Texts, *numbers: Any, chunk: int, **options
+    ) -> Float[Array, " batch"]:
+        """The loss of each example, from tiles of `chunk` images and all texts.
+
+        Memory is chunk x batch instead of batch x batch; the backward pass computes the logits
+        again.
+        """
+        tile = functools.partial(self.tile, **options)
+        sums = over_chunks(tile, self.merge, chunk, image, texts, numbers)
+        return self.finish(sums, image, texts, numbers, **options)
+
+    def ring(
+        self,
+        image: Float[Array, "batch embed"],
+        texts: Texts,
+        *numbers: Any,
+        mesh: Mesh | AbstractMesh,
+        axes: tuple[str, ...],
+        **options: Any,
+    ) -> Float[Array, " batch"]:
+        """The loss of each example of a batch sharded over the mesh `axes`, with no all-gather.
+
+        Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper of
+        SigLIP), with their hard negatives. The backward pass is a ring, too. Raises UsageError
+        unless every device gets equally many examples.
+        """
+        check_divisible(len(image), mesh, axes)
+        ring, tile = Ring(axes, num_devices(mesh, axes)), functools.partial(self.tile, **options)
+
+        def share(image: jax.Array, texts: Texts, numbers: tuple) -> jax.Array:
+            # varying as the gradients: a custom VJP returns one per device, of its input's type
+            numbers = jax.tree.map(lambda x: jax.lax.pcast(x, axes, to="varying"), numbers)
+            sums = over_ring(tile, self.merge, ring, image, texts, numbers)
+            return self.finish(sums, image, texts, numbers, **options)
+
+        split, whole = PartitionSpec(axes), PartitionSpec()
+        mapped = jax.shard_map(share, mesh=mesh, in_specs=(split, split, whole), out_specs=split)
+        return mapped(image, texts, numbers)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def over_chunks(
     tile: Tile, merge: Merge, chunk: int, image: jax.Array, texts: Texts, numbers: Any
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array | None]:
     """Results of all rows and all columns, from tiles of `chunk` images and all texts."""
 
-    def body(columns: jax.Array, part: tuple) -> tuple[jax.Array, jax.Array]:
+    def body(columns: jax.Array | None, part: tuple) -> tuple[jax.Array | None, jax.Array]:
         rows, tile_columns = tile(*part, texts, numbers)
-        return merge.merge(columns, tile_columns), rows
+        return jax.tree.map(merge.merge, columns, tile_columns), rows
 
     parts = split((image, texts.pair_masks), chunk)
     rows, columns = tile(*jax.tree.map(lambda x: x[0], parts), texts, numbers)
@@ -155,9 +184,9 @@ def _chunks_backward(
     d_rows, d_columns = cotangents
 
     def body(sums: tuple, part: tuple) -> tuple[tuple, jax.Array]:
-        image, pair_masks, rows, d_rows = part
+        images, (rows, d_rows) = part[:2], part[2:]
         merged = (rows, columns), (d_rows, d_columns)
-        d_image, *others = _tile_gradients(tile, merge, image, pair_masks, texts, numbers, *merged)
+        d_image, *others = _tile_gradients(tile, merge, images, texts, numbers, *merged)
         return jax.tree.map(jnp.add, sums, tuple(others)), d_image
 
     parts = split((image, texts.pair_masks, rows, d_rows), chunk)
@@ -208,7 +237,8 @@ def _ring_backward(tile: Tile, merge: Merge, ring: Ring, saved: tuple, cotangent
     def gradients_with(visitor: tuple) -> tuple:
         texts_, columns, d_columns = visitor
         merged = (rows, columns), (d_rows, d_columns)
-        return _tile_gradients(tile, merge, image, texts.pair_masks, texts_, numbers, *merged)
+        images = image, texts.pair_masks
+        return _tile_gradients(tile, merge, images, texts_, numbers, *merged)
 
     def hop(carry: tuple, _: None) -> tuple[tuple, None]:
         d_image, d_texts, d_numbers, visitor = carry
@@ -230,8 +260,7 @@ over_ring.defvjp(_ring_forward, _ring_backward)
 def _tile_gradients(
     tile: Tile,
     merge: Merge,
-    image: jax.Array,
-    pair_masks: masks.PairMasks,
+    images: tuple[jax.Array, masks.PairMasks],
     texts: Texts,
     numbers: Any,
     merged: tuple,
@@ -239,6 +268,7 @@ def _tile_gradients(
 ) -> tuple[jax.Array, tuple, Any]:
     """Gradients that one tile adds to images, embeddings of texts and numbers, from the cotangents
     of the `merged` results of its rows and columns."""
+    image, pair_masks = images
 
     def results(image: jax.Array, embeddings: tuple, numbers: Any) -> tuple:
         return tile(image, pair_masks, Texts(*embeddings, texts.pair_masks), numbers)

@@ -15,7 +15,7 @@ REQUESTS = ("auto", "xla", "cudnn")
 MASKS = ("none", "causal", "lengths")
 # absolute and relative; bfloat16 alone leaves up to .015 on values up to 4
 TOLERANCE = 0.03
-QUERY_BLOCK = 512  # queries of `of_lengths` at a time
+QUERY_BLOCK = 512  # queries of `padded_attention` at a time
 
 
 class Choice(NamedTuple):
@@ -65,7 +65,7 @@ def why_not_cudnn(platform: str, dtype: str, head_dim: int, mask: str) -> str | 
     return None
 
 
-def of_all_tokens(
+def full_attention(
     query: Float[Array, "batch length heads head"],
     key: Float[Array, "batch length heads head"],
     value: Float[Array, "batch length heads head"],
@@ -98,7 +98,7 @@ def of_all_tokens(
     return mixed[:, :length]
 
 
-def of_lengths(
+def padded_attention(
     query: Float[Array, "batch queries heads head"],
     key: Float[Array, "batch length heads head"],
     value: Float[Array, "batch length heads head"],
@@ -138,7 +138,7 @@ def failure(
 
     def run(implementation: str) -> list[np.ndarray]:
         def total(query: jax.Array, key: jax.Array, value: jax.Array) -> Any:
-            mixed = of_all_tokens(query, key, value, is_causal, implementation)
+            mixed = full_attention(query, key, value, is_causal, implementation)
             return (mixed.astype(jnp.float32) * weights.astype(jnp.float32)).sum(), mixed
 
         gradients, mixed = jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(*arrays)

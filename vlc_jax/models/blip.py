@@ -6,7 +6,7 @@ token [ENC] tells the pair's two logits, no match and match. The towers are the 
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,54 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from vlc_jax import types
 from vlc_jax.models import bert, heads, layers
+from vlc_jax.types import ImageFeatures, TextFeatures
+
+
+class _Encoder(NamedTuple):
+    """The text encoder and the layer of the two logits as pure functions: lax.map cannot call a
+    bound module.
+
+    before: blocks that read a text alone, before its image; 0: all blocks read both, and for ITC
+      the text alone.
+    """
+
+    bert: bert.Encoder
+    match: nn.Module
+    params: Mapping[str, Any]
+    before: int
+    match_id: int | None
+    chunk: int
+
+    def alone(
+        self, ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
+    ) -> Float[Array, "texts length embed"]:
+        """Features of texts without images, for ITC."""
+
+        def run(encoder: bert.Encoder, ids: Array, ends: Array) -> Array:
+            return encoder.blocks(encoder.embed(ids), ends, stop=self.before or None)
+
+        return self.bert.apply({"params": self.params["bert"]}, ids, ends, method=run)
+
+    def read(self, ids: Int[Array, "texts length"], ends: Int[Array, " texts"]) -> Array:
+        """Input of `logits` from texts: all that needs no image, a few texts at a time."""
+        ids = ids if self.match_id is None else ids.at[:, 0].set(self.match_id)
+        if not self.before:
+            return ids
+        return heads.map_chunks(lambda part: self.alone(*part), (ids, ends), self.chunk)
+
+    def logits(
+        self, read: Array, ends: Int[Array, " texts"], tokens: Float[Array, "images patches width"]
+    ) -> Float[Array, "images options 2"]:
+        """Logits of no match and of a match of each image with its own texts."""
+
+        def run(encoder: bert.Encoder, x: Array, ends: Array, tokens: Array) -> Array:
+            x = x if self.before else encoder.embed(x)
+            return encoder.blocks(x, ends, tokens, self.before)
+
+        variables = {"params": self.params["bert"]}
+        x = self.bert.apply(variables, read, ends, tokens, method=run)[:, 0]
+        logits = self.match.apply({"params": self.params["match"]}, x)
+        return logits.reshape(len(tokens), -1, 2)
 
 
 class BLIP(heads.Head):
@@ -41,21 +89,20 @@ class BLIP(heads.Head):
     dtype: Any = jnp.float32
     remat: str = "none"
 
-    token_types: ClassVar[int] = 0
-    floor: ClassVar[float] = 0.0  # added to the shares that negatives are drawn by
+    # no fields: facts of the model
+    token_types = 0
+    alone = 0.0  # share of the blocks, from the first on, that read a text alone
+    floor = 0.0  # added to the shares that negatives are drawn by
 
     @property
     def text_encoder(self) -> bert.Encoder:
         """The encoder, not bound to parameters."""
         sizes = {"token_types": self.token_types, **(self.encoder or {})}
-        crosses = self._crosses(sizes.get("depth", bert.Encoder.depth))
-        of_towers = {"vocab_size": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
+        depth = sizes.get("depth", bert.Encoder.depth)
+        cross = tuple(range(int(self.alone * depth), depth))
+        shared = {"vocab_size": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
         # parent=None: methods call this, too, where Flax allows no new submodule
-        return bert.Encoder(**{"cross": crosses, **sizes, **of_towers}, parent=None)
-
-    def _crosses(self, depth: int) -> tuple[int, ...]:
-        """Blocks that attend to images, if `encoder` does not say."""
-        return tuple(range(depth))
+        return bert.Encoder(**{"cross": cross, **sizes, **shared}, parent=None)
 
     def _matcher(self, **parent: None) -> nn.Module:
         """The layer of the two logits."""
@@ -90,16 +137,12 @@ class BLIP(heads.Head):
         """False: each text is encoded with its image."""
         return False
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`: the embedding of ITC, from the class token."""
         del is_training
         return features._replace(pooled=layers.l2_normalize(self.image_projection(features.pooled)))
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`: the embedding of ITC, from the first token of the text alone. `tokens`, in
         training: features of the text alone."""
         if self.is_initializing():  # the texts alone create no cross attention
@@ -107,58 +150,57 @@ class BLIP(heads.Head):
             self.match(self.bert(jnp.zeros((1, 1), jnp.int32), None, image)[:, 0])
 
         def encode(ids: Array, ends: Array, params: Any) -> Array:
-            return self._alone(params, ids, ends)
+            return self._encoder(params).alone(ids, ends)
 
         encode = types.auto_sharded(encode, splits_rows=True)
         x = encode(features.ids, _ends(features), self._params())
         pooled = layers.l2_normalize(self.text_projection(x[:, 0]))
         return features._replace(pooled=pooled, tokens=x if is_training else None)
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Scores of every image with every text."""
-        del is_training
         if self.scores == "itc":
             return heads.dot(image.pooled, text.pooled)
         texts = text.ids, _ends(text), text.pooled
 
-        def of_device(images: tuple[Array, Array], replicated: tuple) -> Array:
+        def share(images: tuple[Array, Array], replicated: tuple) -> Array:
             (ids, ends, pooled), params = replicated
-            texts = self._read(params, ids, ends), ends, pooled
+            encoder = self._encoder(params)
+            texts = encoder.read(ids, ends), ends, pooled
 
-            def of_image(image: tuple[Array, Array]) -> Array:
-                def of_texts(part: tuple[Array, ...]) -> Array:
-                    return self._matched(params, image, part).T
+            def image_scores(image: tuple[Array, Array]) -> Array:
+                def chunk_scores(part: tuple[Array, ...]) -> Array:
+                    return self._matched(encoder, image, part).T
 
-                return heads.map_chunks(of_texts, texts, self.chunk).T
+                return heads.map_chunks(chunk_scores, texts, self.chunk).T
 
             # one image at a time: its texts share its keys and values in every block. remat in the
             # innermost loop alone, as in heads.map_pairs_in_chunks
-            return heads.map_chunks(of_image, images, 1, remat=len(texts[0]) <= self.chunk)
+            return heads.map_chunks(image_scores, images, 1, remat=len(texts[0]) <= self.chunk)
 
         images = image.tokens, image.pooled
-        return types.map_sharded(of_device, images, (texts, self._params()))
+        return types.map_sharded(share, images, (texts, self._params()))
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Scores of image i with its own k texts."""
-        del is_training
         if self.scores == "itc":
             return heads.dot_options(image.pooled, text.pooled)
         count = len(image.tokens)
         options = len(text.ids) // count
 
         def score(tokens: Array, pooled: Array, params: Any, *texts: Array) -> Array:
-            def of_images(rows: tuple[Array, ...]) -> Array:
+            encoder = self._encoder(params)
+
+            def chunk_scores(rows: tuple[Array, ...]) -> Array:
                 tokens, pooled, *texts = rows
-                ids, ends, of_text = (x.reshape(-1, *x.shape[2:]) for x in texts)
-                own = self._read(params, ids, ends), ends, of_text
-                return self._matched(params, (tokens, pooled), own)
+                ids, ends, text_pooled = (x.reshape(-1, *x.shape[2:]) for x in texts)
+                own = encoder.read(ids, ends), ends, text_pooled
+                return self._matched(encoder, (tokens, pooled), own)
 
             rows = tokens, pooled, *(x.reshape(count, options, *x.shape[1:]) for x in texts)
-            return heads.map_chunks(of_images, rows, max(1, self.chunk // options))
+            return heads.map_chunks(chunk_scores, rows, max(1, self.chunk // options))
 
         texts = text.ids, _ends(text), text.pooled
         score = types.auto_sharded(score, splits_rows=True)
@@ -166,8 +208,8 @@ class BLIP(heads.Head):
 
     def matching(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         logit_scale: Float[Array, ""],
         ids: UInt32[Array, "images 2"] | None,
         mask: Bool[Array, " images"] | None,
@@ -191,90 +233,60 @@ class BLIP(heads.Head):
 
     def log_odds(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         text_index: Int[Array, " images"],
         image_index: Int[Array, " images"],
     ) -> Float[Array, "images 3"]:
         """Log odds of a match of the pairs of `types.Matching`; features as in training."""
 
-        def of_pairs(tokens: Array, read: Array, ends: Array, params: Any, *index: Array) -> Array:
-            text_index, image_index = index
+        def pair_logits(
+            tokens: Array, text: tuple, params: Any, text_index: Array, image_index: Array
+        ) -> Array:
+            (ids, ends, features), encoder = text, self._encoder(params)
+            # with blocks before the image, the features of ITC are theirs
+            read = features if encoder.before else encoder.read(ids, ends)
             # own and drawn text of an image side by side, so that they share its keys and values
             both = (jnp.stack([x, x[text_index]], axis=1) for x in (read, ends))
             both = [x.reshape(-1, *x.shape[2:]) for x in both]
-            of_texts = self._logits(params, *both, tokens)
-            of_images = self._logits(params, read, ends, tokens[image_index])
-            logits = jnp.concatenate([of_texts, of_images], axis=1)
+            parts = encoder.logits(*both, tokens), encoder.logits(read, ends, tokens[image_index])
+            logits = jnp.concatenate(parts, axis=1)
             return logits[..., 1] - logits[..., 0]
 
-        params, ends = self._params(), _ends(text)
-        of_pairs = types.auto_sharded(of_pairs, splits_rows=True)
-        index = text_index, image_index
-        return of_pairs(image.tokens, self._read_once(params, text, ends), ends, params, *index)
-
-    def _read_once(
-        self, params: Mapping[str, Any], text: types.TextFeatures, ends: Int[Array, " texts"]
-    ) -> Array:
-        """`_read` of texts whose features are those of training."""
-        return self._read(params, text.ids, ends)
+        pair_logits = types.auto_sharded(pair_logits, splits_rows=True)
+        texts = text.ids, _ends(text), text.tokens
+        return pair_logits(image.tokens, texts, self._params(), text_index, image_index)
 
     def _params(self) -> dict[str, Any]:
-        """Parameters of the text encoder and of the logits, which are then called as pure
-        functions: lax.map cannot call a bound module."""
+        """Parameters of the text encoder and of the logits."""
         return {name: getattr(self, name).variables["params"] for name in ("bert", "match")}
+
+    def _encoder(self, params: Mapping[str, Any]) -> _Encoder:
+        encoder, match = self.text_encoder, self._matcher(parent=None)
+        before = min(encoder.cross) if self.alone else 0
+        return _Encoder(encoder, match, params, before, self.match_id, self.chunk)
 
     def _matched(
         self,
-        params: Mapping[str, Any],
+        encoder: _Encoder,
         image: tuple[Float[Array, "images patches width"], Float[Array, "images embed"]],
         texts: tuple[Array, Int[Array, " texts"], Float[Array, "texts embed"]],
     ) -> Float[Array, "images options"]:
         """The score of each image with its own texts; tokens and embeddings of images, and texts
-        of `_read`, their ends and embeddings, image by image."""
-        (tokens, of_image), (read, ends, of_text) = image, texts
-        logits = self._logits(params, read, ends, tokens)
+        of `_Encoder.read`, their ends and embeddings, image by image."""
+        (tokens, image_pooled), (read, ends, text_pooled) = image, texts
+        logits = encoder.logits(read, ends, tokens)
         if self.scores == "itm":
             return logits[..., 1] - logits[..., 0]
         match = logits[..., 1]
-        return match if self.scores == "logit" else match + heads.dot_options(of_image, of_text)
-
-    def _logits(
-        self,
-        params: Mapping[str, Any],
-        read: Array,
-        ends: Int[Array, " texts"],
-        tokens: Float[Array, "images patches width"],
-    ) -> Float[Array, "images options 2"]:
-        """Logits of no match and of a match of each image with its own texts."""
-        x = self._fused(params, read, ends, tokens)[:, 0]
-        logits = self._matcher(parent=None).apply({"params": params["match"]}, x)
-        return logits.reshape(len(tokens), -1, 2)
-
-    def _alone(
-        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
-    ) -> Float[Array, "texts length embed"]:
-        """Features of texts without images, for ITC."""
-        return self.text_encoder.apply({"params": params["bert"]}, ids, ends)
-
-    def _read(
-        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
-    ) -> Array:
-        """Input of `_fused` from texts: all that needs no image."""
-        return ids if self.match_id is None else ids.at[:, 0].set(self.match_id)
-
-    def _fused(
-        self,
-        params: Mapping[str, Any],
-        texts: Array,
-        ends: Int[Array, " texts"],
-        images: Float[Array, "images patches width"],
-    ) -> Float[Array, "texts length embed"]:
-        """Features of texts that attend to images, as in bert.Encoder."""
-        return self.text_encoder.apply({"params": params["bert"]}, texts, ends, images)
+        return (
+            match
+            if self.scores == "logit"
+            else match + heads.dot_options(image_pooled, text_pooled)
+        )
 
 
-def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:
+def _ends(text: TextFeatures) -> Int[Array, " texts"]:
     """Position of the last token of each text."""
     return text.mask.sum(axis=1) - 1
 

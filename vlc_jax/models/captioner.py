@@ -21,17 +21,65 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import continuation, flamingo, heads, llava, lm
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
-class DecoderHead(heads.Head):
-    """Base of heads with a decoder: projector and decoder over image tokens and token ids of texts
-    (there is no text tower). All such heads have the same parameters.
+class _LanguageHead(heads.Head, kw_only=True):
+    """Base of heads with a decoder: its fields and parameters.
 
-    vocab_size, patches, has_class_token, dtype, remat: copied from the text and the image tower;
-      patches includes the class token.
+    vocab_size, dtype, remat: copied from the towers.
     decoder: a name of lm_variants.VARIANTS (with the vocabulary of the texts), or all fields of a
       decoder (lm.from_sizes); "": a decoder of `width`, `depth`, `attention_heads` and `mlp_width`
       (None is 4 x width).
+    param_dtype: dtype of the decoder's parameters: float32 | compute (the dtype of its matrix
+      products). A frozen decoder in bfloat16 takes half the memory, with the same results.
+    """
+
+    vocab_size: int
+    decoder: str | Mapping[str, Any] = ""
+    width: int = 128
+    depth: int = 3
+    attention_heads: int = 4
+    mlp_width: int | None = None
+    param_dtype: Literal["float32", "compute"] = "float32"
+    dtype: Any = jnp.float32
+    remat: str = "none"
+
+    @property
+    def language_model(self) -> lm.Decoder:
+        """The decoder, not bound to parameters. Raises UsageError for an unknown name."""
+        # parent=None: methods call this, too, where Flax allows no new submodule
+        options = {"vocab": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
+        options |= {"parent": None}
+        if self.param_dtype == "compute":
+            options["param_dtype"] = self.dtype
+        if isinstance(self.decoder, Mapping):
+            return lm.from_sizes(self.decoder, **options)
+        if self.decoder:
+            return lm.build(self.decoder, **options)
+        return lm.Decoder(
+            width=self.width,
+            depth=self.depth,
+            heads=self.attention_heads,
+            mlp_width=self.mlp_width or 4 * self.width,
+            **options,
+        )
+
+    def _params(self) -> Any:
+        """Parameters of the decoder, which is then called as a pure function: lax.map cannot call
+        a bound module."""
+        # only a call of the bound module creates them
+        if self.is_initializing():
+            self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
+        return self.lm.variables["params"]
+
+
+class DecoderHead(_LanguageHead, kw_only=True):
+    """Base of heads with a projector and a decoder over image tokens and token ids of texts (there
+    is no text tower). All such heads have the same parameters.
+
+    The fields of _LanguageHead, and further ones.
+    patches, has_class_token: copied from the image tower; patches includes the class token.
     select: image tokens of the tower, patch | cls | cls_patch as in LLaVA, or pooled (the image
       embedding as a single token, the input of the cosine).
     stage: raw | normed, tokens before or after the tower's last norm.
@@ -44,18 +92,10 @@ class DecoderHead(heads.Head):
     bidirectional: none | image | prompt, tokens with bidirectional attention. The prompt is
       the image and the tokens of a text before its first mark, so that texts cannot share the
       cache of an image.
-    param_dtype: dtype of the decoder's parameters: float32 | compute (the dtype of its matrix
-      products). A frozen decoder in bfloat16 takes half the memory, with the same results.
     """
 
-    vocab_size: int
     patches: int
     has_class_token: bool
-    decoder: str | Mapping[str, Any] = ""
-    width: int = 128
-    depth: int = 3
-    attention_heads: int = 4
-    mlp_width: int | None = None
     select: Literal["patch", "cls", "cls_patch", "pooled"] = "patch"
     stage: Literal["raw", "normed"] = "normed"
     positions: bool = False
@@ -63,28 +103,6 @@ class DecoderHead(heads.Head):
     projection: Literal["mlp", "linear", "pooled", "resampler"] = "mlp"
     side: int | None = None
     bidirectional: Literal["none", "image", "prompt"] = "none"
-    param_dtype: Literal["float32", "compute"] = "float32"
-    dtype: Any = jnp.float32
-    remat: str = "none"
-
-    @property
-    def language_model(self) -> lm.Decoder:
-        """The decoder, not bound to parameters. Raises UsageError for an unknown name."""
-        sizes = {
-            "width": self.width,
-            "depth": self.depth,
-            "heads": self.attention_heads,
-            "mlp_width": self.mlp_width or 4 * self.width,
-        }
-        more = {"vocab": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
-        if self.param_dtype == "compute":
-            more["param_dtype"] = self.dtype
-        if isinstance(self.decoder, Mapping):
-            # parent=None: methods call this, too, where Flax allows no new submodule
-            return lm.from_sizes(self.decoder, **more, parent=None)
-        if self.decoder:
-            return lm.build(self.decoder, **more, parent=None)
-        return lm.Decoder(**{**sizes, **more}, parent=None)
 
     @property
     def reads_shared(self) -> bool:
@@ -131,9 +149,7 @@ class DecoderHead(heads.Head):
         image = types.POOLED_ONLY if is_pooled else types.FeatureRequest(self.stage)
         return image, types.FeatureRequest("ids")
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: decoder inputs before a text, (images, prefix + patches + question, width);
         `read` is their mask. `media`: latents of a resampler, instead of patches.
 
@@ -167,7 +183,7 @@ class DecoderHead(heads.Head):
             tokens = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         return features._replace(tokens=tokens, media=media)
 
-    def read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
+    def read(self, image: ImageFeatures) -> Bool[Array, "images patches"]:
         """Mask of the tokens before a text (`image`): False on padding of questions; in rows
         without an image, True on `start_of_text_only` tokens and the question only."""
         valid = jnp.ones(image.tokens.shape[:2], bool)
@@ -180,7 +196,7 @@ class DecoderHead(heads.Head):
         return valid.at[:, -is_asked.shape[1] :].set(is_asked)
 
     def _media(
-        self, image: types.ImageFeatures, length: int, has_image: bool = True
+        self, image: ImageFeatures, length: int, has_image: bool = True
     ) -> flamingo.Media | None:
         """The image of each row, seen by `length` slots from the token <image> on, or by none."""
         if image.media is None:
@@ -190,14 +206,6 @@ class DecoderHead(heads.Head):
         if image.has_image is not None:
             is_seen = is_seen & image.has_image[:, None]
         return flamingo.Media(image.media[:, None], is_seen.astype(jnp.int32))
-
-    def _params(self) -> Any:
-        """Parameters of the decoder, which is then called as a pure function: lax.map cannot call
-        a bound module."""
-        # only a call of the bound module creates them
-        if self.is_initializing():
-            self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
-        return self.lm.variables["params"]
 
 
 class Captioner(DecoderHead):
@@ -232,9 +240,7 @@ class Captioner(DecoderHead):
         """False for both: the decoder reads image tokens (at least one) and token ids of a text."""
         return False, False
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`mask`: the scored tokens. Raises UsageError if scores=answer and texts have no marks."""
         del is_training
         if self.scores == "all":
@@ -246,49 +252,38 @@ class Captioner(DecoderHead):
             )
         return features._replace(mask=features.marks > 0)
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Mean log probability of every text given every image."""
-        del is_training
-        decoder = self.language_model
 
-        def scores(tokens: Array, valid: Array, media: Any, params: Any, *texts: Array) -> Array:
-            def part(rows: tuple[Array, Array, Any]) -> Array:
-                tokens, valid, media = rows
-                options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                how = {**self._bidirectional(tokens), "media": media}
-                return mean_log_probability(decoder, params, tokens, valid, *options, **how)
+        def scores(prompt: continuation.Prompt, params: Any, *texts: Array) -> Array:
+            def part(prompt: continuation.Prompt) -> Array:
+                options = (jnp.broadcast_to(x[None], (len(prompt.valid), *x.shape)) for x in texts)
+                return self._scores(params, prompt, *options)
 
-            return heads.map_chunks(part, (tokens, valid, media), self.chunk)
+            return heads.map_chunks(part, prompt, self.chunk)
 
         # not types.map_sharded, which would gather a decoder that is split over devices
         scores = types.auto_sharded(scores, splits_rows=True)
-        rows = image.tokens, self.read(image), self._media(image, image.tokens.shape[1])
-        return scores(*rows, self._params(), text.ids, text.mask)
+        prompt = self._prompt(image, image.tokens, self.read(image))
+        return scores(prompt, self.parameters_for(image.tokens), text.ids, text.mask)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Mean log probability of the k texts of image i, given image i and `text.shared`."""
-        del is_training
         tokens, valid = image.tokens, self.read(image)
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        attention = self._bidirectional(tokens)
         if text.shared is not None:
             is_token = text.shared != types.NOT_ASKED
             shared = self.lm.embed(jnp.where(is_token, text.shared, 0)).astype(tokens.dtype)
-            attention["prefix"] = self._prefix(*tokens.shape[:2], shared.shape[1])
             tokens = jnp.concatenate([tokens, shared], axis=1)
             valid = jnp.concatenate([valid, is_token], axis=1)
-        attention["media"] = self._media(image, tokens.shape[1])
-        return mean_log_probability(
-            self.language_model, self._params(), tokens, valid, ids, mask, **attention
-        )
+        prompt = self._prompt(image, tokens, valid)
+        return self._scores(self.parameters_for(image.tokens), prompt, ids, mask)
 
     def prompt(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         ids: Int[Array, "images length"],
         valid: Bool[Array, "images length"],
         *,
@@ -306,56 +301,66 @@ class Captioner(DecoderHead):
             behind -= image.question.shape[1]
         read = has_image | (slot < before) | (slot >= behind)
         read = read[None] & self.read(image)
-        prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
-        media = self._media(image, embeds.shape[1], has_image)
-        return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix, media)
+        return self._prompt(image, embeds, jnp.concatenate([read, valid], axis=1), has_image)
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for pure functions (`continuation`)."""
         return self.language_model, self._params()
 
-    def _bidirectional(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
-        """The arguments of `mean_log_probability` that describe bidirectional attention."""
-        prefix = self._prefix(*tokens.shape[:2])
-        return {"prefix": prefix, "sees_questions": self.bidirectional == "prompt"}
+    def parameters_for(self, tokens: Float[Array, "images _ width"]) -> Any:
+        """Parameters of the pure function `_scores`; tokens: of any image."""
+        del tokens
+        return self._params()
 
-    def _prefix(
-        self, images: int, before: int, behind: int = 0
-    ) -> Bool[Array, "images slots"] | None:
-        """Mask of prefix slots with bidirectional attention (image tokens, optionally the prompt);
-        None for a causal decoder.
+    def _scores(
+        self,
+        params: Any,
+        prompt: continuation.Prompt,
+        ids: Int[Array, "images options length"],
+        mask: Bool[Array, "images options length"],
+    ) -> Float[Array, "images options"]:
+        """Mean log probability of the texts of each prompt."""
+        sees_questions = self.bidirectional == "prompt"
+        decoder = self.language_model
+        return mean_log_probability(decoder, params, prompt, ids, mask, sees_questions)
 
-        before: slots up to the last image token.   behind: slots of the question after the image.
+    def _prompt(
+        self,
+        image: ImageFeatures,
+        embeds: Float[Array, "images _ width"],
+        valid: Bool[Array, "images length"],
+        has_image: bool = True,
+    ) -> continuation.Prompt:
+        """The prompt with tokens `embeds`: those of the image, then those of a question.
+
+        Slots with bidirectional attention are the image tokens, or all of the prompt.
         """
-        slot = jnp.arange(before + behind)
-        if self.bidirectional == "none":
-            return None
-        is_image = (slot >= len(self.prefix)) & (slot < before)
-        mask = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
-        return jnp.broadcast_to(mask[None], (images, len(slot)))
+        images, length = valid.shape
+        prefix, slot = None, jnp.arange(length)
+        if self.bidirectional != "none":
+            is_image = (slot >= len(self.prefix)) & (slot < image.tokens.shape[1])
+            prefix = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
+            prefix = jnp.broadcast_to(prefix[None], (images, length))
+        return continuation.Prompt(embeds, valid, prefix, self._media(image, length, has_image))
 
 
 def mean_log_probability(
     decoder: lm.Decoder,
     params: Any,
-    tokens: Float[Array, "images patches width"],
-    valid: Bool[Array, "images patches"],
+    prompt: continuation.Prompt,
     ids: Int[Array, "images options length"],
     mask: Bool[Array, "images options length"],
-    prefix: Bool[Array, "images patches"] | None = None,
     sees_questions: bool = False,
-    media: flamingo.Media | None = None,
 ) -> Float[Array, "images options"]:
     """Mean log probability of the tokens of each text under `mask`; 0 for a text without any. The
     first token of a text without a prompt is not counted.
 
-    prefix: mask of image tokens with bidirectional attention.   sees_questions: whether the tokens
-    of a text before its first mark belong to the prefix.   media: see continuation.Prompt.
+    sees_questions: whether the tokens of a text before its first mark belong to the prompt's
+    prefix with bidirectional attention.
     """
     # the first token of a text is predicted from the prompt; without one nothing predicts it
-    has_prompt = valid.any(axis=1)[:, None, None]
+    has_prompt = prompt.valid.any(axis=1)[:, None, None]
     mask = mask & (has_prompt | (jnp.arange(ids.shape[-1]) > 0)[None, None])
-    prompt = continuation.Prompt(tokens, valid, prefix, media)
     questions = jnp.cumsum(mask, axis=-1) == 0 if sees_questions else None
     log_probabilities = continuation.log_probabilities(
         decoder, params, prompt, ids, questions=questions

@@ -13,6 +13,7 @@ from vlc_jax import types
 from vlc_jax.models import heads
 from vlc_jax.models.text import end_of_text, real_tokens
 from vlc_jax.models.text_vectors import is_vectors
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class CLIP(nn.Module):
@@ -59,8 +60,8 @@ class CLIP(nn.Module):
         """
         if "image_embedding" in batch:
             keys, _ = _all_texts(batch)
-            image = types.ImageFeatures(batch["image_embedding"])
-            texts = {key: types.TextFeatures(batch[f"{key}_embedding"]) for key in keys}
+            image = ImageFeatures(batch["image_embedding"])
+            texts = {key: TextFeatures(batch[f"{key}_embedding"]) for key in keys}
         else:
             image, texts = self._training_image(batch), self._training_texts(batch)
         constant = nn.initializers.constant
@@ -95,7 +96,7 @@ class CLIP(nn.Module):
         self,
         image: Float[Array, "batch height width channels"],
         question: Int[Array, "batch length"] | None = None,
-    ) -> types.ImageFeatures:
+    ) -> ImageFeatures:
         """Image features for `score`, from normalised pixels; needs only the parameters of the
         image tower and of the head.
 
@@ -106,7 +107,7 @@ class CLIP(nn.Module):
 
     def encode_text(
         self, text: types.Text, marks: Int[Array, "batch length"] | None = None
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """Text features for `score`, from token ids or text vectors; needs only the parameters of
         the text tower and of the head.
 
@@ -146,12 +147,12 @@ class CLIP(nn.Module):
         pooled = {f"{key}_embedding": features.pooled for key, features in texts.items()}
         return {"image_embedding": self._training_image(batch).pooled, **pooled}
 
-    def _training_image(self, batch: Mapping[str, Array]) -> types.ImageFeatures:
+    def _training_image(self, batch: Mapping[str, Array]) -> ImageFeatures:
         if "image" in batch:
             features = self.image(batch["image"], self.head.requests[0])
         else:
-            stored = (batch.get(f"image_{part}") for part in types.ImageFeatures._fields)
-            features = jax.tree.map(_float, types.ImageFeatures(*stored))
+            stored = (batch.get(f"image_{part}") for part in ImageFeatures._fields)
+            features = jax.tree.map(_float, ImageFeatures(*stored))
         question = self._question(batch.get("question"))
         features = features._replace(question=question, has_image=batch.get("has_image"))
         return self.head.image(features, is_training=True)
@@ -173,7 +174,7 @@ class CLIP(nn.Module):
             found["masked_tokens"] = features.tokens
         return found
 
-    def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
+    def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower."""
         keys, text = _all_texts(batch)
         if "text_pooled" in batch:
@@ -204,7 +205,7 @@ class CLIP(nn.Module):
         batch: Mapping[str, Array],
         keys: Sequence[str],
         text: Int[Array, "batch texts length"] | Float[Array, "batch texts width"],
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """Precomputed features of the texts of `keys`, (batch, texts of one example, ...)."""
 
         def stored(part: str) -> Array | None:
@@ -212,23 +213,21 @@ class CLIP(nn.Module):
             return None if arrays[0] is None else _side_by_side([_float(x) for x in arrays])
 
         if is_vectors(text):
-            return types.TextFeatures(stored("pooled"))
+            return TextFeatures(stored("pooled"))
         mask = real_tokens(_flat(text), self.text.eos_id).reshape(text.shape)
-        return types.TextFeatures(stored("pooled"), stored("tokens"), mask)
+        return TextFeatures(stored("pooled"), stored("tokens"), mask)
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Scores of every image with every text."""
         return self.head.score(image, text)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Scores of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
         return self.head.score_options(image, text)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """Patch-level weights behind the score of image i with text i (heads.Head.patch_maps)."""
         return self.head.patch_maps(image, text)
 
@@ -246,8 +245,8 @@ def _all_texts(batch: Mapping[str, Array]) -> tuple[list[str], Array]:
 
 
 def _by_kind(
-    batch: Mapping[str, Array], keys: Sequence[str], features: types.TextFeatures
-) -> dict[str, types.TextFeatures]:
+    batch: Mapping[str, Array], keys: Sequence[str], features: TextFeatures
+) -> dict[str, TextFeatures]:
     """Splits features of all texts (batch * texts, ...) into features of captions (batch, ...) and
     of each kind of hard texts (batch, n, ...)."""
     counts = [1, *(batch[key].shape[1] for key in keys[1:])]

@@ -102,7 +102,7 @@ def log_probabilities(
         return with_prompt(ids[:, 0], later["prefix"])[:, None]
     first, cache = prefill(decoder, params, prompt, more)
 
-    def of_text(ids: Int[Array, "batch length"]) -> Float[Array, "batch length"]:
+    def text_log_probabilities(ids: Int[Array, "batch length"]) -> Float[Array, "batch length"]:
         logits = first[:, None]
         if more:
             at = {"cache": cache, "start": length, "media": media}
@@ -111,7 +111,7 @@ def log_probabilities(
             logits = jnp.concatenate([logits, rest], axis=1)
         return token_log_probabilities(logits, ids)
 
-    return jnp.swapaxes(jax.lax.map(of_text, jnp.swapaxes(ids, 0, 1)), 0, 1)
+    return jnp.swapaxes(jax.lax.map(text_log_probabilities, jnp.swapaxes(ids, 0, 1)), 0, 1)
 
 
 def token_log_probabilities(

@@ -9,16 +9,17 @@ padding tokens (for SigLIP's tokens see models/vit.py). The column of a function
 "not") is a fixed vector of that word instead, one number per image token.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 # running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
@@ -94,9 +95,7 @@ class DCSM(heads.Head):
         tokens = types.FeatureRequest("normed" if self.adapter else "projected")
         return tokens, tokens
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: v; with layout grid without the class token."""
         del is_training
         if self.adapter:
@@ -106,9 +105,7 @@ class DCSM(heads.Head):
             return features._replace(tokens=features.tokens[:, 1:])
         return features
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`tokens`: u, 0 in the columns of functional words; `marks`: the word of each column."""
         del is_training
         tokens, marks = features.tokens, features.marks
@@ -128,13 +125,14 @@ class DCSM(heads.Head):
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
 
     def outputs(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures]
     ) -> tuple[heads.Scores, dict[str, Array]]:
         """Scores of captions and hard texts, standardised together as in the authors' code;
         updates the running moments if "batch_stats" is mutable."""
         is_update = self.is_mutable_collection("batch_stats") and not self.is_initializing()
         if self.standardise == "running" and is_update:
-            self._update_running_moments(*self._moments(image, texts["text"]))
+            columns = self._word_columns(texts["text"])
+            _update(self.running, *_batch_moments(image, texts["text"], columns))
         scaling = self._scaling(image, [*texts.values()], is_training=True)
         options = {"is_training": True, "scaling": scaling}
         return {
@@ -142,19 +140,10 @@ class DCSM(heads.Head):
             for kind, text in texts.items()
         }, {}
 
-    def _update_running_moments(self, mean: Float[Array, ""], square: Float[Array, ""]) -> None:
-        """The mean of the first MOMENT_STEPS training steps, then an exponential moving average."""
-        steps = self.running["steps"]
-        share = 1 / jnp.minimum(steps.value + 1, MOMENT_STEPS)
-        for name, value in (("mean", mean), ("square", square)):
-            running = self.running[name]
-            running.value = running.value + share * (value - running.value)
-        steps.value = steps.value + 1
-
     def score(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         *,
         is_training: bool = False,
         scaling: tuple[Array, Array] | None = None,
@@ -166,10 +155,12 @@ class DCSM(heads.Head):
         if scaling is None:
             scaling = self._scaling(image, [text], is_training)
 
-        def of_device(images: tuple[Array, Array], replicated: tuple) -> Array:
+        def share(images: tuple[Array, Array], replicated: tuple) -> Array:
             texts, scaling, net, key = replicated
 
-            def of_chunk(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
+            def chunk_scores(
+                images: tuple[Array, Array], texts: tuple[Array, Array, Array]
+            ) -> Array:
                 (patches, image_index), (tokens, columns, text_index) = images, texts
                 maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
                 # u is 0 in the columns of functional words: adding their vectors replaces them
@@ -177,17 +168,17 @@ class DCSM(heads.Head):
                 keys = _keys(key, image_index, jnp.tile(text_index, (len(image_index), 1)))
                 return self._network(net, maps, scaling, keys)
 
-            return heads.map_pairs_in_chunks(of_chunk, images, texts, self.chunk)
+            return heads.map_pairs_in_chunks(chunk_scores, images, texts, self.chunk)
 
         images = image.tokens, jnp.arange(len(image.tokens))
         texts = text.tokens, self._word_columns(text), jnp.arange(len(text.tokens))
-        replicated = (texts, scaling, self.net, self._key(is_training))
-        return types.map_sharded(of_device, images, replicated)
+        key = self.make_rng("dropout") if is_training and self.dropout else None
+        return types.map_sharded(share, images, (texts, scaling, self.net, key))
 
     def score_options(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         *,
         is_training: bool = False,
         scaling: tuple[Array, Array] | None = None,
@@ -200,15 +191,16 @@ class DCSM(heads.Head):
         maps = jnp.einsum("npd,nktd->ptnk", image.tokens, tokens, precision="highest")
         maps += jnp.transpose(columns, (2, 3, 0, 1))
         if scaling is None and self.standardise == "running" and not is_training:
-            scaling = self._running_scaling()
+            scaling = _running_scaling(self.running)
         elif scaling is None and self.standardise != "per_pair":
             mean = maps.mean(axis=(0, 1, 3), keepdims=True)
             scaling = mean, maps.std(axis=(0, 1, 3), keepdims=True, ddof=1)
         options = jnp.arange(maps[0, 0].size).reshape(images, -1)
-        keys = _keys(self._key(is_training), jnp.arange(images), options)
+        key = self.make_rng("dropout") if is_training and self.dropout else None
+        keys = _keys(key, jnp.arange(images), options)
         return self._network(self.net, maps, scaling, keys)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """similarity: M, not standardised, and its columns."""
         products = jnp.einsum("npd,ntd->npt", image.tokens, text.tokens, precision="highest")
         is_word = text.marks > 0
@@ -219,29 +211,23 @@ class DCSM(heads.Head):
         columns = jnp.where(is_word, -text.marks, token)
         return {"similarity": products + self._word_columns(text), "columns": columns}
 
-    def _word_columns(self, text: types.TextFeatures) -> Float[Array, "texts patches length"]:
+    def _word_columns(self, text: TextFeatures) -> Float[Array, "texts patches length"]:
         """Per-patch vectors of the functional words, in their columns; 0 in all others."""
         if not self.num_functional_words:
             return jnp.zeros((len(text.tokens), self._map_patches, text.tokens.shape[1]))
         is_word = jax.nn.one_hot(text.marks - 1, self.num_functional_words)
         return jnp.einsum("tlw,wp->tpl", is_word, self.word_vectors, precision="highest")
 
-    def _moments(
-        self, image: types.ImageFeatures, text: types.TextFeatures
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        of_batch = types.auto_sharded(moments, splits_rows=False)
-        return of_batch(image.tokens, text.tokens, self._word_columns(text))
-
     def _scaling(
-        self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
+        self, image: ImageFeatures, texts: Sequence[TextFeatures], is_training: bool
     ) -> tuple[Array, Array] | None:
         """Mean and standard deviation over the maps of all images with all `texts`, computed
         without the maps; None with per_pair."""
         if self.standardise == "per_pair":
             return None
         if self.standardise == "running" and not is_training:
-            return self._running_scaling()
-        parts = [self._moments(image, text) for text in texts]
+            return _running_scaling(self.running)
+        parts = [_batch_moments(image, text, self._word_columns(text)) for text in texts]
         cells = [_cells(image.tokens, text.tokens) for text in texts]
         count = sum(cells)
         mean, square = (
@@ -250,13 +236,6 @@ class DCSM(heads.Head):
         )
         # the unbiased deviation of torch.std, which the authors call
         return mean, jnp.sqrt((square - mean**2) * (count / (count - 1)))
-
-    def _running_scaling(self) -> tuple[Array, Array]:
-        mean, square = self.running["mean"].value, self.running["square"].value
-        return mean, jnp.sqrt(square - mean**2)
-
-    def _key(self, is_training: bool) -> jax.Array | None:
-        return self.make_rng("dropout") if is_training and self.dropout else None
 
     def _network(
         self,
@@ -269,26 +248,7 @@ class DCSM(heads.Head):
             mean = maps.mean(axis=(0, 1), keepdims=True)
             scaling = mean, maps.std(axis=(0, 1), keepdims=True, ddof=1)
         x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
-        # keys per map: two convolutions, two hidden layers, the score
-        drop = [None] * 5
-        if keys is not None:
-            drop = list(jax.vmap(lambda key: jax.random.split(key, 5), out_axes=1)(keys))
-        if self.network == "cnn":
-            is_grid = self.layout == "grid"
-            x = dcsm_network.grid(x) if is_grid else x[None]
-            convolve = dcsm_network.multiplied if is_grid else dcsm_network.shifted
-            for name, layer_keys in zip(("conv_0", "conv_1"), drop[:2], strict=True):
-                y = convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None]
-                x = jax.nn.relu(y)
-                x = dcsm_network.dropout(x, self.dropout, layer_keys, (len(x), 1, 1))
-        x = x.reshape(-1, x.shape[-1]).T
-        *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
-        for name, layer_keys in zip(inner, drop[2:], strict=False):
-            x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
-            x = dcsm_network.dropout(x, self.dropout, layer_keys, x.shape[1:], maps=0)
-        x = x @ net[last] + net[f"{last}_bias"][None]
-        x = dcsm_network.dropout(x, self.dropout, drop[4], x.shape[1:], maps=0)
-        return x.reshape(maps.shape[2:])
+        return dcsm_network.score(net, x, self.layout, self.dropout, keys).reshape(maps.shape[2:])
 
 
 def _keys(
@@ -298,9 +258,26 @@ def _keys(
     dropout does not depend on chunks and devices."""
     if key is None:
         return None
-    of_images = jax.vmap(lambda image: jax.random.fold_in(key, image))(images)
-    of_maps = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(None, 0)))(of_images, texts)
-    return of_maps.reshape(-1)
+    image_keys = jax.vmap(lambda image: jax.random.fold_in(key, image))(images)
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(None, 0)))(image_keys, texts)
+    return keys.reshape(-1)
+
+
+def _update(
+    running: Mapping[str, nn.Variable], mean: Float[Array, ""], square: Float[Array, ""]
+) -> None:
+    """Running moments: the mean of the first MOMENT_STEPS training steps, then an exponential
+    moving average."""
+    steps = running["steps"]
+    share = 1 / jnp.minimum(steps.value + 1, MOMENT_STEPS)
+    for name, value in (("mean", mean), ("square", square)):
+        running[name].value = running[name].value + share * (value - running[name].value)
+    steps.value = steps.value + 1
+
+
+def _running_scaling(running: Mapping[str, nn.Variable]) -> tuple[Array, Array]:
+    mean, square = running["mean"].value, running["square"].value
+    return mean, jnp.sqrt(square - mean**2)
 
 
 def insert_columns(
@@ -323,6 +300,13 @@ def insert_columns(
         inserted = jnp.where(is_behind, jnp.roll(inserted, 1, axis=1), inserted)
         inserted = jnp.where(is_new, jnp.asarray(mark, marks.dtype), inserted)
     return jnp.take_along_axis(tokens, source[..., None], axis=1), inserted
+
+
+def _batch_moments(
+    image: ImageFeatures, text: TextFeatures, columns: Array
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    compute = types.auto_sharded(moments, splits_rows=False)
+    return compute(image.tokens, text.tokens, columns)
 
 
 def moments(

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -70,11 +72,11 @@ def _shifted_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array
 
 def _shifted_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     x, kernel = saved
-    of_x = shifted(gradient, jnp.swapaxes(kernel, 0, 1)[:, :, ::-1, ::-1])
-    of_kernel = jax.lax.platform_dependent(
+    x_gradient = shifted(gradient, jnp.swapaxes(kernel, 0, 1)[:, :, ::-1, ::-1])
+    kernel_gradient = jax.lax.platform_dependent(
         x, gradient, cpu=_kernel_gradient_by_rows, default=_kernel_gradient
     )
-    return of_x, of_kernel
+    return x_gradient, kernel_gradient
 
 
 shifted.defvjp(_shifted_forward, _shifted_backward)
@@ -98,13 +100,46 @@ def _kernel_gradient_by_rows(
     def add(total: Array, row: Array) -> tuple[Array, None]:
         rows = jax.lax.dynamic_slice_in_dim(padded, row, 3, axis=1)
         shifts = [rows[c, i, j : j + width].ravel() for c, i, j in np.ndindex(channels, 3, 3)]
-        of_row = jax.lax.dynamic_index_in_dim(gradient, row, axis=1, keepdims=False)
+        row_gradient = jax.lax.dynamic_index_in_dim(gradient, row, axis=1, keepdims=False)
         return total + jnp.einsum(
-            "om,sm->os", of_row.reshape(len(of_row), -1), jnp.stack(shifts), precision="highest"
+            "om,sm->os",
+            row_gradient.reshape(len(row_gradient), -1),
+            jnp.stack(shifts),
+            precision="highest",
         ), None
 
     total = jax.lax.scan(add, jnp.zeros((len(gradient), 9 * channels)), jnp.arange(height))[0]
     return total.reshape(-1, channels, 3, 3)
+
+
+def score(
+    net: Mapping[str, Array],
+    x: Float[Array, "patches length maps"],
+    layout: str,
+    rate: float,
+    keys: jax.Array | None,
+) -> Float[Array, "maps 1"]:
+    """The output of the network for standardised maps.
+
+    net: of `parameters`, whose names tell its layers.   rate, keys: of dropout, a key per map; None
+    for none.
+    """
+    # keys per map: two convolutions, two hidden layers, the score
+    drop = [None] * 5
+    if keys is not None:
+        drop = list(jax.vmap(lambda key: jax.random.split(key, 5), out_axes=1)(keys))
+    if "conv_0" in net:
+        x, convolve = (grid(x), multiplied) if layout == "grid" else (x[None], shifted)
+        for name, layer_keys in zip(("conv_0", "conv_1"), drop[:2], strict=True):
+            x = jax.nn.relu(convolve(x, net[name]) + net[f"{name}_bias"][:, None, None, None])
+            x = dropout(x, rate, layer_keys, (len(x), 1, 1))
+    x = x.reshape(-1, x.shape[-1]).T
+    *inner, last = (name for name in net if re.fullmatch(r"dense_\d", name))
+    for name, layer_keys in zip(inner, drop[2:], strict=False):
+        x = jax.nn.relu(x @ net[name] + net[f"{name}_bias"][None])
+        x = dropout(x, rate, layer_keys, x.shape[1:], maps=0)
+    x = x @ net[last] + net[f"{last}_bias"][None]
+    return dropout(x, rate, drop[4], x.shape[1:], maps=0)
 
 
 def grid(maps: Float[Array, "patches length maps"]) -> Float[Array, "length side side maps"]:

@@ -11,6 +11,7 @@ logit, 0, of a token whose u is zero: a text that no patch shows may attend to n
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from jaxtyping import Array, Float
 
 from vlc_jax import types
 from vlc_jax.models import heads, layers
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class FLAIR(heads.Head):
@@ -50,28 +52,21 @@ class FLAIR(heads.Head):
         """Neither."""
         return False, False
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`, of unit length; `tokens`: key and value of each patch, side by side."""
         patches = features.tokens[:, int(self.has_class_token) :]
         keys, values = self.key(self.key_norm(patches)), self.value(self.value_norm(patches))
         tokens = jnp.concatenate([keys, values], axis=-1)
-        return types.ImageFeatures(layers.l2_normalize(features.pooled), tokens)
+        return ImageFeatures(layers.l2_normalize(features.pooled), tokens)
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`, of unit length; `tokens`: the query."""
         query = self.query(self.query_norm(features.pooled))
         pooled = layers.l2_normalize(features.pooled)
-        return types.TextFeatures(pooled, query[:, None])
+        return TextFeatures(pooled, query[:, None])
 
     def local(
-        self,
-        image: types.ImageFeatures,
-        texts: Mapping[str, types.TextFeatures],
-        logit_scale: Float[Array, ""],
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures], logit_scale: Float[Array, ""]
     ) -> heads.Scores:
         """Scores of pooled patches, for the text-conditioned loss."""
         return {
@@ -79,38 +74,30 @@ class FLAIR(heads.Head):
             for kind, text in texts.items()
         }
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
-        """Scores of every image with every text; in training the dot product of pooled features."""
-        if is_training:
-            return heads.dot(image.pooled, text.pooled)
+    def training_scores(self, image: ImageFeatures, text: TextFeatures) -> tuple[Array, Array]:
+        """Dot products of pooled features."""
+        return super().score(image, text), super().score_options(image, text)
+
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
+        """Scores of every image with every text."""
         queries = text.tokens[:, 0], text.pooled
         if self.is_initializing():  # lax.map cannot create parameters
             return self._cosines(self.out, image.tokens, *(x[None] for x in queries))
         out, variables = self.out.clone(parent=None), self.out.variables
 
-        def share(tokens: Array, rest: tuple) -> Array:
-            texts, variables = rest
+        def score(tokens: Array, texts: tuple[Array, Array], variables: Any) -> Array:
+            return self._cosines(lambda x: out.apply(variables, x), tokens, *texts)
 
-            def of_block(tokens: Array, texts: tuple[Array, Array]) -> Array:
-                texts = (x[None] for x in texts)
-                return self._cosines(lambda x: out.apply(variables, x), tokens, *texts)
-
-            return heads.map_pairs_in_chunks(of_block, tokens, texts, self.chunk)
-
-        return types.map_sharded(share, image.tokens, (queries, variables))
+        return heads.map_pairs(score, image.tokens, queries, variables, self.chunk)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
-        """Scores of image i with its own k texts; in training dot products of pooled features."""
-        if is_training:
-            return heads.dot_options(image.pooled, text.pooled)
+        """Scores of image i with its own k texts."""
         queries = (x.reshape(len(image.tokens), -1, self.width) for x in (text.tokens, text.pooled))
         return self._cosines(self.out, image.tokens, *queries)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """weights: a_p, the mean over attention heads."""
         weights, _ = self._attend(image.tokens, text.tokens)
         return {"weights": weights[:, :, 0].mean(axis=1)}

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from vlc_jax import types
 from vlc_jax.models import continuation, lm
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 # kind of texts -> scores of all images with all texts, and of each image with its own texts
 Scores = dict[str, tuple[Float[Array, "images _"], Float[Array, "images _"]]]
@@ -70,50 +71,40 @@ class Head(nn.Module):
         without random numbers; config.microbatch then splits them into micro-batches, too."""
         return False
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """Image features for scoring: all work that needs no text."""
         del is_training
         return features
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """Text features for scoring: all work that needs no image."""
         del is_training
         return features
 
     def outputs(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures]
     ) -> tuple[Scores, dict[str, Array]]:
         """Scores of each kind of texts in a training batch, and further fields of types.Outputs.
 
         texts: "text", the captions, one per image, and the kinds of hard texts.
         """
-        return {
-            kind: (
-                self.score(image, text, is_training=True),
-                self.score_options(image, text, is_training=True),
-            )
-            for kind, text in texts.items()
-        }, {}
+        return {kind: self.training_scores(image, text) for kind, text in texts.items()}, {}
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def training_scores(self, image: ImageFeatures, text: TextFeatures) -> tuple[Array, Array]:
+        """`score` and `score_options` in training."""
+        return self.score(image, text), self.score_options(image, text)
+
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Scores of every image with every text."""
-        del is_training
         return dot(image.pooled, text.pooled)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Scores of image i with its own k texts, rows `i * k` to `i * k + k - 1` of `text`."""
-        del is_training
         return dot_options(image.pooled, text.pooled)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """Patch-level weights behind the evaluation score of image i with text i, for
         visualisation; {} for scores of pooled features.
 
@@ -134,10 +125,7 @@ class Local(Protocol):
     """A head with second scores, of the tokens and not of the pooled features."""
 
     def local(
-        self,
-        image: types.ImageFeatures,
-        texts: Mapping[str, types.TextFeatures],
-        logit_scale: Float[Array, ""],
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures], logit_scale: Float[Array, ""]
     ) -> Scores:
         """Second scores of each kind of texts in a training batch (`types.Outputs.local`)."""
 
@@ -148,8 +136,8 @@ class Matching(Protocol):
 
     def matching(
         self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
+        image: ImageFeatures,
+        text: TextFeatures,
         logit_scale: Float[Array, ""],
         ids: UInt32[Array, "images 2"] | None,
         mask: Bool[Array, " images"] | None,
@@ -166,7 +154,7 @@ class Prototypes(Protocol):
 
     def view_logits(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         crops: Float[Array, "images crops embed"] | None = None,
         masked: Float[Array, "images _ width"] | None = None,
         masked_patches: Int[Array, "images masked"] | None = None,
@@ -202,7 +190,7 @@ class Generating(Decoding, Protocol):
 
     def prompt(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         ids: Int[Array, "images length"],
         valid: Bool[Array, "images length"],
         *,
@@ -285,8 +273,48 @@ def map_pairs_in_chunks(
     `chunk` images and `chunk` texts (`map_chunks`)."""
     texts = len(jax.tree.leaves(text)[0])
 
-    def of_images(part: Any) -> Array:
+    def image_scores(part: Any) -> Array:
         return map_chunks(lambda other: score(part, other).T, text, chunk).T
 
     # remat once, in the innermost loop: nested checkpoints would run the forward pass three times
-    return map_chunks(of_images, image, chunk, remat=texts <= chunk)
+    return map_chunks(image_scores, image, chunk, remat=texts <= chunk)
+
+
+def map_pairs(
+    score: Callable[[Any, Any, Any], Float[Array, "part texts"]],
+    image: Any,
+    text: Any,
+    replicated: Any,
+    chunk: int,
+) -> Float[Array, "images texts"]:
+    """`score(images, texts, replicated)` of all images with all texts, on each device in chunks of
+    its images and of texts; `score` gets texts (1, texts, ...), the same for all its images."""
+
+    def share(images: Any, rest: tuple) -> Array:
+        texts, replicated = rest
+
+        def part(images: Any, texts: Any) -> Array:
+            return score(images, jax.tree.map(lambda x: x[None], texts), replicated)
+
+        return map_pairs_in_chunks(part, images, texts, chunk)
+
+    return types.map_sharded(share, image, (text, replicated))
+
+
+def map_options(
+    score: Callable[[Any, Any, Any], Float[Array, "part options"]],
+    image: Any,
+    text: Any,
+    replicated: Any,
+    chunk: int,
+) -> Float[Array, "images options"]:
+    """`score` of `map_pairs` of image i with its own k texts, rows `i * k` to `i * k + k - 1` of
+    `text`; it gets texts (images, k, ...)."""
+    images = len(jax.tree.leaves(image)[0])
+    # reshaped before the rows are split: a device has the texts of its images
+    own = jax.tree.map(lambda x: x.reshape(images, -1, *x.shape[1:]), text)
+
+    def share(rows: tuple, replicated: Any) -> Array:
+        return map_chunks(lambda part: score(*part, replicated), rows, chunk)
+
+    return types.map_sharded(share, (image, own), replicated)

@@ -18,8 +18,9 @@ from flax.core import FrozenDict
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
-from vlc_jax.models import captioner, continuation, heads, llava
+from vlc_jax.models import captioner, continuation, llava
 from vlc_jax.models.qformer import QFormer
+from vlc_jax.types import ImageFeatures
 
 # A token i of the Q-Former is FIRST - i in a row of ids: below 0, so that no id of the decoder is
 # taken for it, and below types.NOT_ASKED, which is its padding.
@@ -54,9 +55,7 @@ class InstructBLIP(captioner.Captioner):
     def _num_image_tokens(self) -> int:
         return self._qformer.queries
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the selected tokens of the image tower, which the Q-Former attends to.
 
         Raises UsageError for a question attached to the image: the Q-Former reads that of a text.
@@ -70,7 +69,7 @@ class InstructBLIP(captioner.Captioner):
         tokens = llava.selected(features.tokens, self.select, self.has_class_token)
         return features._replace(tokens=tokens)
 
-    def read(self, image: types.ImageFeatures) -> Bool[Array, "images queries"]:
+    def read(self, image: ImageFeatures) -> Bool[Array, "images queries"]:
         """Mask of the image tokens of the decoder: False in rows without an image."""
         valid = jnp.ones((len(image.tokens), self._num_image_tokens), bool)
         return valid if image.has_image is None else valid & image.has_image[:, None]
@@ -85,35 +84,9 @@ class InstructBLIP(captioner.Captioner):
         asked = jnp.where(is_token, FIRST - ids, 0)
         return self.projector(self.reader(tokens, asked, is_token.sum(axis=1)))
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
-        """Mean log probability of every text given every image."""
-        del is_training
-
-        def scores(tokens: Array, valid: Array, params: Any, *texts: Array) -> Array:
-            def part(rows: tuple[Array, Array]) -> Array:
-                options = (jnp.broadcast_to(x[None], (len(rows[0]), *x.shape)) for x in texts)
-                return self._of_options(params, *rows, *options)
-
-            return heads.map_chunks(part, (tokens, valid), self.chunk)
-
-        scores = types.auto_sharded(scores, splits_rows=True)
-        params = self.parameters_for(image.tokens)
-        return scores(image.tokens, self.read(image), params, text.ids, text.mask)
-
-    def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images options"]:
-        """Mean log probability of the k texts of image i, given image i."""
-        del is_training
-        tokens, params = image.tokens, self.parameters_for(image.tokens)
-        ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        return self._of_options(params, tokens, self.read(image), ids, mask)
-
     def prompt(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         ids: Int[Array, "images length"],
         valid: Bool[Array, "images length"],
         *,
@@ -131,28 +104,31 @@ class InstructBLIP(captioner.Captioner):
         )
 
     def parameters_for(self, tokens: Float[Array, "images patches width"]) -> Any:
-        """Parameters of the head, for pure functions (see `_params`); tokens: of any image."""
+        """All parameters of the head; tokens: of any image."""
         self._params()
         if self.is_initializing():
             self.image_tokens(tokens[:1], jnp.zeros((1, self.length), jnp.int32))
         return self.variables["params"]
 
-    def _of_options(
+    def _scores(
         self,
         params: Any,
-        tokens: Float[Array, "images patches width"],
-        valid: Bool[Array, "images queries"],
+        prompt: continuation.Prompt,
         ids: Int[Array, "images options length"],
         mask: Bool[Array, "images options length"],
     ) -> Float[Array, "images options"]:
-        """Mean log probability of each text of an image; one text of all images at a time."""
+        """Mean log probability of each text of an image; one text of all images at a time.
+
+        prompt: the tokens that the Q-Former attends to, with the mask of its queries.
+        """
         head, decoder, half = self.clone(parent=None), self.language_model, self.length // 2
 
-        def of_text(text: tuple[Array, Array]) -> Array:
+        def text_scores(text: tuple[Array, Array]) -> Array:
             ids, mask = (x[:, None] for x in text)
-            read = head.apply({"params": params}, tokens, ids[:, 0], method="image_tokens")
+            read = head.apply({"params": params}, prompt.embeds, ids[:, 0], method="image_tokens")
+            own = continuation.Prompt(read, prompt.valid)
             texts = ids[..., half:], mask[..., half:]
-            return captioner.mean_log_probability(decoder, params["lm"], read, valid, *texts)[:, 0]
+            return captioner.mean_log_probability(decoder, params["lm"], own, *texts)[:, 0]
 
         by_text = (jnp.swapaxes(x, 0, 1) for x in (ids, mask))
-        return jnp.swapaxes(jax.lax.map(of_text, tuple(by_text)), 0, 1)
+        return jnp.swapaxes(jax.lax.map(text_scores, tuple(by_text)), 0, 1)

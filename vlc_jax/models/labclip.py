@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vlc_jax import types
 from vlc_jax.models import heads, layers
+from vlc_jax.types import TextFeatures
 
 
 def _identity(key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32) -> Array:
@@ -40,9 +40,7 @@ class LABCLIP(heads.Head):
     def setup(self) -> None:
         self.alignment = identity(self.width)
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`: A t, of unit length."""
         del is_training
         pooled: Float[Array, "texts embed"] = self.alignment(features.pooled)

@@ -230,9 +230,9 @@ class Attention(nn.Module):
         if rotations is not None:
             query, key = map(rope.rotate, (query, key), rotations)
         if positions is None and query.shape[1] == length:
-            mixed = attention.of_all_tokens(query, key, value, is_causal, self.implementation)
+            mixed = attention.full_attention(query, key, value, is_causal, self.implementation)
         elif positions is not None and not is_causal:
-            mixed = attention.of_lengths(query, key, value, positions + 1)
+            mixed = attention.padded_attention(query, key, value, positions + 1)
         else:  # one query per example: too few scores for flash attention to pay off
             mixed = jax.nn.dot_product_attention(
                 query,

@@ -11,6 +11,7 @@ bidirectional encoders. A slot is an index of the padded text, or of the cache. 
 token is the number of valid slots before it.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -106,32 +107,68 @@ class RMSNorm(nn.Module):
         return x.astype(self.dtype) * scale.astype(self.dtype)
 
 
-class Block(nn.Module):
+class Picture(NamedTuple):
+    """Arrays of a text with an image, for the decoder of Qwen3-VL.
+
+    positions: time, row and column of each token.
+    deep: added to the features after each of the first blocks (DeepStack; Meng et al. 2024,
+      arXiv:2406.04334), zeros where nothing is added; None: no such features.
+    """
+
+    positions: Int[Array, "batch length 3"]
+    deep: Float[Array, "batch levels length embed"] | None = None
+
+
+class _Sizes(nn.Module, kw_only=True):
+    """Fields of the decoder that its blocks read, too; documented in Decoder."""
+
+    width: int
+    depth: int
+    heads: int
+    mlp_width: int
+    kv_heads: int | None = None
+    head_width: int | None = None
+    epsilon: float = 1e-5
+    global_every: int | None = None
+    qk_norm: bool = False
+    post_norms: bool = False
+    scale_width: int | None = None
+    activation: str = "silu"
+    unit_offset: bool = False
+    is_centred: bool = False
+    is_gated: bool = True
+    alibi: float | None = None
+    cross_every: int | None = None
+    dtype: Any = jnp.float32
+    param_dtype: Any = jnp.float32
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head(self) -> int:
+        """Width of a head."""
+        return self.head_width or self.width // self.heads
+
+    def _norm(self, name: str | None = None) -> RMSNorm:
+        dtypes = self.dtype, self.param_dtype
+        return RMSNorm(self.epsilon, self.unit_offset, *dtypes, self.is_centred, name=name)
+
+
+_SIZES = [
+    field.name for field in dataclasses.fields(_Sizes) if field.name not in ("parent", "name")
+]
+
+
+class Block(_Sizes):
     """A pre-norm block: x + attention(norm(x)), then x + mlp(norm(x)); with post_norms, x +
     norm(attention(norm(x))) and so on (Gemma 3).
 
     It is the body of a scan over layers. The cache of all layers is in the scan's carry, where XLA
     writes new keys in place; as a scanned input and output it would be copied at every step.
     """
-
-    depth: int
-    heads: int
-    groups: int
-    head: int
-    mlp_width: int
-    epsilon: float
-    activation: str
-    unit_offset: bool
-    global_every: int | None
-    qk_norm: bool
-    post_norms: bool
-    scale_width: int | None
-    is_centred: bool
-    is_gated: bool
-    alibi: float | None
-    cross_every: int | None
-    dtype: Any
-    param_dtype: Any
 
     @nn.compact
     def __call__(
@@ -147,7 +184,7 @@ class Block(nn.Module):
 
         views: one for all layers, or one for global and one for local layers.
         cross: parameters of the cross attention of all layers, and the images.
-        deep: see Decoder.
+        deep: see Picture.
         """
         x, cache = state
         if cross is not None:
@@ -167,10 +204,6 @@ class Block(nn.Module):
             added = jax.lax.dynamic_index_in_dim(deep, level, axis=1, keepdims=False)
             x = x + jnp.where(layer < levels, added, 0).astype(x.dtype)
         return (types.shard_batch(x), cache), None
-
-    def _norm(self, name: str) -> RMSNorm:
-        dtypes = self.dtype, self.param_dtype
-        return RMSNorm(self.epsilon, self.unit_offset, *dtypes, self.is_centred, name=name)
 
     def _dense(self, features: int, name: str, *, is_residual: bool = False) -> layers.Dense:
         # the two matrices that write to the residual stream start smaller by sqrt(2 depth)
@@ -223,7 +256,7 @@ class Block(nn.Module):
         return self._dense(width, "out", is_residual=True)(mixed), cache
 
 
-class Decoder(nn.Module, kw_only=True):
+class Decoder(_Sizes, kw_only=True):
     """A language model: `embed`, then `__call__`, then `logits`.
 
     kv_heads: heads of keys and values; None: as many as query heads.
@@ -249,45 +282,16 @@ class Decoder(nn.Module, kw_only=True):
     """
 
     vocab: int
-    width: int
-    depth: int
-    heads: int
-    mlp_width: int
-    kv_heads: int | None = None
-    head_width: int | None = None
-    epsilon: float = 1e-5
     theta: float = 10_000.0
     scaling: rope.Scaling | None = None
     window: int | None = None
-    global_every: int | None = None
     local_theta: float = 10_000.0
-    qk_norm: bool = False
-    post_norms: bool = False
-    scale_width: int | None = None
     is_causal: bool = True
     is_tied: bool = False
-    activation: str = "silu"
-    unit_offset: bool = False
     scales_embeddings: bool = False
-    is_centred: bool = False
-    is_gated: bool = True
     sections: tuple[int, int, int] | None = None
-    alibi: float | None = None
-    cross_every: int | None = None
     cross_width: int | None = None
-    dtype: Any = jnp.float32
-    param_dtype: Any = jnp.float32
     remat: str = "none"
-
-    @property
-    def groups(self) -> int:
-        """Heads of keys and values."""
-        return self.kv_heads or self.heads
-
-    @property
-    def head(self) -> int:
-        """Width of a head."""
-        return self.head_width or self.width // self.heads
 
     def setup(self) -> None:
         if self.heads % self.groups:
@@ -306,27 +310,8 @@ class Decoder(nn.Module, kw_only=True):
             split_rngs={"params": True},
             in_axes=(0, *(nn.broadcast,) * 4),
             length=self.depth,
-        )(
-            depth=self.depth,
-            heads=self.heads,
-            groups=self.groups,
-            head=self.head,
-            mlp_width=self.mlp_width,
-            epsilon=self.epsilon,
-            activation=self.activation,
-            unit_offset=self.unit_offset,
-            global_every=self.global_every,
-            qk_norm=self.qk_norm,
-            post_norms=self.post_norms,
-            scale_width=self.scale_width,
-            is_centred=self.is_centred,
-            is_gated=self.is_gated,
-            alibi=self.alibi,
-            cross_every=self.cross_every,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-        )
-        self.norm = RMSNorm(self.epsilon, self.unit_offset, *dtypes, self.is_centred)
+        )(**{field: getattr(self, field) for field in _SIZES})
+        self.norm = self._norm()
         if self.cross_every is not None:
             cross = flamingo.CrossAttention(*dtypes, parent=None)
             sizes = self.depth // self.cross_every, self.width, self.cross_width
@@ -361,11 +346,9 @@ class Decoder(nn.Module, kw_only=True):
         *,
         cache: Cache | None = None,
         start: Int[Array, ""] | int = 0,
-        rope_length: int | None = None,
         prefix: Bool[Array, "batch slots"] | None = None,
         media: flamingo.Media | None = None,
-        positions: Int[Array, "batch length 3"] | None = None,
-        deep: Float[Array, "batch levels length embed"] | None = None,
+        picture: Picture | None = None,
     ) -> tuple[Float[Array, "batch length embed"], Cache | None]:
         """Features after the last norm of the tokens in slots start .. start + length - 1, and the
         cache with their keys and values.
@@ -373,15 +356,11 @@ class Decoder(nn.Module, kw_only=True):
         valid: True on slots that hold a token, of this call, of earlier calls (in the cache) or of
           later ones, which a causal model does not see.
         cache: from `empty_cache` or an earlier call; None: the tokens see each other only.
-        rope_length: tokens of the longest text, by which longrope chooses its frequencies; it must
-          be the same in all calls that share a cache. None: the number of slots.
         prefix: slots with bidirectional attention within each contiguous run (PaliGemma's prompts,
           Gemma 3's images).
         media: images that the tokens of a decoder with cross attention see; None: none.
-        positions: time, row and column of each token, for a decoder with `sections`; None: all
-          three are the number of valid slots before it.
-        deep: added to the features after each of the first blocks (DeepStack; Meng et al. 2024,
-          arXiv:2406.04334); zeros where nothing is added.
+        picture: positions and features of image tokens, for a decoder with `sections`; None: time,
+          row and column of a token are the number of valid slots before it.
         """
         length, slots = embeds.shape[1], valid.shape[1]
         expected = length if cache is None else cache.k.shape[2]
@@ -391,32 +370,45 @@ class Decoder(nn.Module, kw_only=True):
                 + ("the text" if cache is None else "the cache")
                 + f" has {expected}; pass one boolean per slot"
             )
-        if positions is None:
+        views = self._views(valid, start, length, prefix, picture)
+        if media is not None:
+            seen = jax.lax.dynamic_slice_in_dim(media.seen, start, length, axis=1)
+            media = media._replace(seen=seen)
+        cross = None if self.cross_every is None else (self.cross, media)
+        state, numbers = (embeds.astype(self.dtype), cache), jnp.arange(self.depth)
+        deep = None if picture is None else picture.deep
+        (x, cache), _ = self.blocks(state, numbers, views, jnp.asarray(start), cross, deep)
+        return self.norm(x), cache
+
+    def _views(
+        self,
+        valid: Bool[Array, "batch slots"],
+        start: Int[Array, ""] | int,
+        length: int,
+        prefix: Bool[Array, "batch slots"] | None,
+        picture: Picture | None,
+    ) -> tuple[View, ...]:
+        """Mask and rotation for all layers, or for global and for local layers."""
+        if picture is None:
             positions = jax.lax.dynamic_slice_in_dim(positions_of(valid), start, length, axis=1)
         else:
             # of each pair of features; from here on the last axis may be that of the pairs
-            positions = positions[..., rope.axes(self.sections, self.head // 2)]
+            positions = picture.positions[..., rope.axes(self.sections, self.head // 2)]
 
         def view(theta: float, scaling: rope.Scaling | None, window: int | None) -> View:
             see = {"is_causal": self.is_causal, "window": window, "prefix": prefix}
             mask = attention_mask(valid, start, length, **see)
             if self.alibi is not None:
                 return View(mask, None, positions[..., None] - positions_of(valid)[:, None])
-            waves = rope.frequencies(self.head // 2, theta, scaling, rope_length or slots)
-            return View(mask, rope.of_positions(positions, *waves))
+            # longrope: the number of slots chooses the frequencies, the same in all calls that
+            # share a cache
+            waves = rope.frequencies(self.head // 2, theta, scaling, valid.shape[1])
+            return View(mask, rope.rotation_at(positions, *waves))
 
         if self.global_every is None:
-            views = (view(self.theta, self.scaling, self.window),)
-        else:
-            local = view(self.local_theta, None, self.window)
-            views = (view(self.theta, self.scaling, None), local)
-        if media is not None:
-            seen = jax.lax.dynamic_slice_in_dim(media.seen, start, length, axis=1)
-            media = media._replace(seen=seen)
-        cross = None if self.cross_every is None else (self.cross, media)
-        state, numbers = (embeds.astype(self.dtype), cache), jnp.arange(self.depth)
-        (x, cache), _ = self.blocks(state, numbers, views, jnp.asarray(start), cross, deep)
-        return self.norm(x), cache
+            return (view(self.theta, self.scaling, self.window),)
+        local = view(self.local_theta, None, self.window)
+        return view(self.theta, self.scaling, None), local
 
     def logits(self, hidden: Float[Array, "*axes embed"]) -> Float[Array, "*axes vocab"]:
         """Logits of the next token, float32. Compute them only where needed: 700 tokens and a

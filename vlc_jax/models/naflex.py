@@ -42,9 +42,9 @@ def positions(
     side = math.isqrt(len(table))
     row, column = jnp.divmod(jnp.arange(length)[None], grids.columns[:, None])
     # at most the last row: beyond it the weights would be 0 / 0, and a masked NaN is still a NaN
-    of_rows = _weights(jnp.minimum(row, grids.rows[:, None] - 1), grids.rows, side)
-    of_columns = _weights(column, grids.columns, side)
-    weights = (of_rows[..., None] * of_columns[..., None, :]).reshape(*row.shape, side**2)
+    row_weights = _weights(jnp.minimum(row, grids.rows[:, None] - 1), grids.rows, side)
+    column_weights = _weights(column, grids.columns, side)
+    weights = (row_weights[..., None] * column_weights[..., None, :]).reshape(*row.shape, side**2)
     return jnp.matmul(weights, table, precision="highest")
 
 

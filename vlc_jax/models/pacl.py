@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from vlc_jax import types
 from vlc_jax.models import heads, layers, patch_head, pooling
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class PACL(patch_head.PatchHead):
@@ -46,34 +47,35 @@ class PACL(patch_head.PatchHead):
         """Tokens with their rotary positions; unchanged with rope=none, and with rope_after."""
         return tokens if self.rope_after else super().rotated(tokens)
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the embedded patches, not normalised; `pooled`: their sum, of unit length."""
         patches = self.embed_patches(features.tokens, is_training)
-        return types.ImageFeatures(layers.l2_normalize(patches.sum(axis=1)), patches)
+        return ImageFeatures(layers.l2_normalize(patches.sum(axis=1)), patches)
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`: the embedded text, of unit length."""
         embedded = self.text_embedder(features.pooled, is_training=is_training)
-        return types.TextFeatures(layers.l2_normalize(embedded), None, features.mask)
+        return TextFeatures(layers.l2_normalize(embedded), None, features.mask)
 
     def outputs(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures]
     ) -> tuple[heads.Scores, dict[str, Array]]:
         """Scores of images that own_caption and uniform pool once for all texts."""
         if self.pooling == "uniform":
-            image = types.ImageFeatures(image.pooled)
+            image = ImageFeatures(image.pooled)
         elif self.pooling == "own_caption":
             weights = self.weights(image.tokens, texts["text"].pooled[:, None])[..., 0]
             pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
-            image = types.ImageFeatures(layers.l2_normalize(pooled))
+            image = ImageFeatures(layers.l2_normalize(pooled))
         return super().outputs(image, texts)
 
+    def training_scores(self, image: ImageFeatures, text: TextFeatures) -> tuple[Array, Array]:
+        """Scores with the pooling of training."""
+        how = {"is_training": True}
+        return self.score(image, text, **how), self.score_options(image, text, **how)
+
     def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images texts"]:
         """Cosine of every image, pooled by the text, with every text."""
         if self._is_pooled(image, is_training):
@@ -85,14 +87,14 @@ class PACL(patch_head.PatchHead):
         return types.map_sharded(share, image.tokens, text.pooled[None])
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images options"]:
         """Cosine of image i, pooled by the text, with its own k texts."""
         if self._is_pooled(image, is_training):
             return heads.dot_options(image.pooled, text.pooled)
         return self._cosines(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """weights: w_p; {} with uniform pooling."""
         if self.eval_pooling == "uniform":
             return {}
@@ -121,7 +123,7 @@ class PACL(patch_head.PatchHead):
         weights = pooling.sigmoid(similarity, pooling.inverse_length(located), self.sharpness)
         return weights, products
 
-    def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
+    def _is_pooled(self, image: ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
 
     def _cosines(

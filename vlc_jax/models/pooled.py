@@ -7,13 +7,12 @@ features, by which both are evaluated; with scoring=local they are the score of 
 from collections.abc import Mapping
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
 from vlc_jax.models import heads, labclip, layers, pooling
-from vlc_jax.types import Scalar
+from vlc_jax.types import ImageFeatures, Scalar, TextFeatures
 
 
 class Pooled(heads.Head):
@@ -83,24 +82,20 @@ class Pooled(heads.Head):
     def _row(self) -> pooling.Rule:
         return pooling.RULES[self.rule]
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`, of unit length; `tokens`: the patches, where scores read them."""
         pooled = layers.l2_normalize(features.pooled)
         if self.is_dot and not is_training:
-            return types.ImageFeatures(pooled)
+            return ImageFeatures(pooled)
         patches = features.tokens[:, int(self.has_class_token) :]
         if self.mapping == "linear":
             patches = self.patch_map(patches)
         # after the mapping, which changes lengths
         if self._row.has_unit_patches:
             patches = layers.l2_normalize(patches)
-        return types.ImageFeatures(pooled, patches)
+        return ImageFeatures(pooled, patches)
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled` and `tokens` of unit length; `mask`: tokens that are queries."""
         query_map = self.query_map if self.mapping == "linear" else lambda x: x
         if self._row.query == "pooled":
@@ -108,16 +103,13 @@ class Pooled(heads.Head):
             return features._replace(pooled=pooled)
         pooled = layers.l2_normalize(features.pooled)
         if self.is_dot and not is_training:
-            return types.TextFeatures(pooled)
+            return TextFeatures(pooled)
         tokens = layers.l2_normalize(query_map(features.tokens))
         is_query = jnp.arange(tokens.shape[1]) >= int(self.has_start_token)
         return features._replace(pooled=pooled, tokens=tokens, mask=features.mask & is_query[None])
 
     def local(
-        self,
-        image: types.ImageFeatures,
-        texts: Mapping[str, types.TextFeatures],
-        logit_scale: Float[Array, ""],
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures], logit_scale: Float[Array, ""]
     ) -> heads.Scores:
         """Scores of pooled patches of each kind of texts in a training batch."""
         return {
@@ -125,23 +117,21 @@ class Pooled(heads.Head):
             for kind, text in texts.items()
         }
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Scores of every image with every text."""
         if self.is_dot:
             return heads.dot(image.pooled, text.pooled)
         return self._all(image, text)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Scores of image i with its own k texts."""
         if self.is_dot:
             return heads.dot_options(image.pooled, text.pooled)
         return self._own(image, text)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """weights of the pooled text, or groups of its tokens; {} with scoring=global."""
         if self.is_dot:
             return {}
@@ -149,36 +139,23 @@ class Pooled(heads.Head):
         return {"weights": weights[..., 0]} if self._row.query == "pooled" else {"groups": weights}
 
     def _queries(
-        self, text: types.TextFeatures
+        self, text: TextFeatures
     ) -> tuple[Float[Array, "texts length embed"], Bool[Array, "texts length"]]:
         if self._row.query == "tokens":
             return text.tokens, text.mask
         return text.pooled[:, None], jnp.ones((len(text.pooled), 1), bool)
 
     def _all(
-        self, image: types.ImageFeatures, text: types.TextFeatures, logit_scale: Scalar = 1.0
+        self, image: ImageFeatures, text: TextFeatures, logit_scale: Scalar = 1.0
     ) -> Float[Array, "images texts"]:
-        def share(patches: Array, rest: tuple) -> Array:
-            texts, scale = rest
-
-            def of_block(patches: Array, texts: tuple[Array, Array]) -> Array:
-                return pooling.scores(self._row, patches, *(x[None] for x in texts), scale)
-
-            return heads.map_pairs_in_chunks(of_block, patches, texts, self.chunk)
-
-        replicated = (self._queries(text), jnp.asarray(logit_scale, jnp.float32))
-        return types.map_sharded(share, image.tokens, replicated)
+        scale = jnp.asarray(logit_scale, jnp.float32)
+        return heads.map_pairs(self._score, image.tokens, self._queries(text), scale, self.chunk)
 
     def _own(
-        self, image: types.ImageFeatures, text: types.TextFeatures, logit_scale: Scalar = 1.0
+        self, image: ImageFeatures, text: TextFeatures, logit_scale: Scalar = 1.0
     ) -> Float[Array, "images options"]:
-        images = len(image.tokens)
-        # image i has the texts i k to i k + k - 1, so that a shard of images has its texts
-        own = jax.tree.map(lambda x: x.reshape(images, -1, *x.shape[1:]), self._queries(text))
+        scale = jnp.asarray(logit_scale, jnp.float32)
+        return heads.map_options(self._score, image.tokens, self._queries(text), scale, self.chunk)
 
-        def share(rows: tuple, scale: Scalar) -> Array:
-            return heads.map_chunks(
-                lambda part: pooling.scores(self._row, part[0], *part[1], scale), rows, self.chunk
-            )
-
-        return types.map_sharded(share, (image.tokens, own), jnp.asarray(logit_scale, jnp.float32))
+    def _score(self, patches: Array, texts: tuple[Array, Array], scale: Scalar) -> Array:
+        return pooling.scores(self._row, patches, *texts, scale)

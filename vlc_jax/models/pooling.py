@@ -155,8 +155,8 @@ def _quadratic_backward(
 ) -> tuple[Array, Array]:
     weights, spread = saved
     scaled = weights * gradient[:, None]
-    of_gram = jnp.einsum("ipt,iqt->ipq", scaled, weights, precision="highest")
-    return of_gram, 2 * spread * gradient[:, None]
+    gram = jnp.einsum("ipt,iqt->ipq", scaled, weights, precision="highest")
+    return gram, 2 * spread * gradient[:, None]
 
 
 quadratic.defvjp(_quadratic_forward, _quadratic_backward)

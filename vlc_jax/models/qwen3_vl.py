@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import layers, lm, naflex, rope, vit, vlm2vec
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 MERGE = 2  # patches of a side of an image token
 EPSILON = 1e-6  # of the layer norms
@@ -87,7 +88,7 @@ class Qwen3VLTower(nn.Module, kw_only=True):
         self,
         image: Float[Array, "batch height width channels"],
         request: types.FeatureRequest = types.POOLED_ONLY,
-    ) -> types.ImageFeatures:
+    ) -> ImageFeatures:
         """`tokens`: of the decoder, and behind them on the last axis those of each block of
         `deepstack`, (batch, patches / 4, (1 + number of blocks) x out_width). `grid`: rows and
         columns of patches. Tokens behind rows x columns / 4 are padding. `pooled`: zeros.
@@ -140,7 +141,7 @@ class Qwen3VLTower(nn.Module, kw_only=True):
                 tokens.append(Merger(self.out_width, True, self.dtype, name=name)(x))
         tokens.insert(0, Merger(self.out_width, False, self.dtype, name="merger")(x))
         pooled = jnp.zeros((len(x), 1), jnp.float32)
-        return types.ImageFeatures(pooled, jnp.concatenate(tokens, axis=-1), grid=grid)
+        return ImageFeatures(pooled, jnp.concatenate(tokens, axis=-1), grid=grid)
 
 
 def rows_and_columns(
@@ -172,9 +173,9 @@ def interpolated(
 
     lookup = types.auto_sharded(lambda at, x: jnp.take(x, at, axis=0), splits_rows=True)
     return sum(
-        lookup(r * side + c, table) * (of_row * of_column)[..., None]
-        for r, of_row in taps(row, grid[:, 0])
-        for c, of_column in taps(column, grid[:, 1])
+        lookup(r * side + c, table) * (row_share * column_share)[..., None]
+        for r, row_share in taps(row, grid[:, 0])
+        for c, column_share in taps(column, grid[:, 1])
     )
 
 
@@ -184,7 +185,7 @@ def axial_rotation(
     """Rotation by row in the first half of the pairs of features, by column in the second."""
     axis = jnp.stack([row, column], axis=-1)[..., np.arange(pairs) // (pairs // 2)]
     frequency = np.tile(rope.frequencies(pairs // 2)[0], 2)
-    return rope.of_positions(axis, frequency)
+    return rope.rotation_at(axis, frequency)
 
 
 class Qwen3VL(vlm2vec.VLM2Vec):
@@ -199,9 +200,7 @@ class Qwen3VL(vlm2vec.VLM2Vec):
     suffix: tuple[int, ...] = ()
     marks: tuple[int, int] = (0, 0)
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`: the embedding of each image with its question, float32, of unit length."""
         del is_training
         (images, count), width = features.tokens.shape[:2], self.lm.width
@@ -229,13 +228,11 @@ class Qwen3VL(vlm2vec.VLM2Vec):
         first = len(self.prefix) + 1
         behind = valid.shape[1] - first - count
         deep = jnp.pad(jnp.moveaxis(deep, 2, 1), ((0, 0), (0, 0), (first, behind), (0, 0)))
-        more = {"positions": positions(valid, grid, first, count, has_image)}
-        more |= {"deep": deep} if deep.shape[1] else {}
-        return types.ImageFeatures(self._embedding(embeds, valid, **more))
+        places = positions(valid, grid, first, count, has_image)
+        picture = lm.Picture(places, deep if deep.shape[1] else None)
+        return ImageFeatures(self._embedding(embeds, valid, picture))
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`: the embedding of each text, float32, of unit length."""
         del is_training
         words = self.lm.embed(features.ids)
@@ -244,7 +241,7 @@ class Qwen3VL(vlm2vec.VLM2Vec):
         around = (self._words(ids, words) for ids in (self.prefix, self.suffix))
         parts = zip(next(around), (words, is_text), next(around), strict=True)
         embeds, valid = (jnp.concatenate(part, axis=1) for part in parts)
-        return types.TextFeatures(self._embedding(embeds, valid))
+        return TextFeatures(self._embedding(embeds, valid))
 
     def _words(
         self, ids: tuple[int, ...], like: Float[Array, "batch _ features"]

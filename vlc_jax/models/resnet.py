@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from vlc_jax import types
 from vlc_jax.models import layers
 from vlc_jax.models.tower import check_pixels, scaled, tokens_of
+from vlc_jax.types import ImageFeatures
 
 STRIDE = 32  # pixels per feature and axis: the stem divides by 4, three of the stages by 2
 EPSILON = 1e-5  # of torch.nn.BatchNorm2d
@@ -173,7 +174,7 @@ class ResNet(nn.Module, kw_only=True):
         self,
         image: Float[Array, "batch height width channels"],
         request: types.FeatureRequest = types.POOLED_ONLY,
-    ) -> types.ImageFeatures:
+    ) -> ImageFeatures:
         """Pooled features (batch, embed) and, if requested, the last feature map row by row,
         (batch, patches, embed).
 
@@ -199,7 +200,7 @@ class ResNet(nn.Module, kw_only=True):
         init = nn.initializers.normal(raw.shape[-1] ** -0.5)
         dense = layers.Dense(self.embed, True, self.dtype, init, name="projection")
         tokens = tokens_of(request, raw, raw, lambda _: scaled(dense(values), request))
-        return types.ImageFeatures(scaled(dense(pooled), request), tokens)
+        return ImageFeatures(scaled(dense(pooled), request), tokens)
 
     def _stem(
         self, x: Float[Array, "batch height width channels"]

@@ -12,6 +12,7 @@ from vlc_jax import errors, types
 from vlc_jax.models import bert, layers
 from vlc_jax.models.text import end_of_text, real_tokens
 from vlc_jax.models.tower import tokens_of
+from vlc_jax.types import TextFeatures
 
 
 class RobertaTower(nn.Module, kw_only=True):
@@ -54,7 +55,7 @@ class RobertaTower(nn.Module, kw_only=True):
     @nn.compact
     def __call__(
         self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """Pooled features (batch, embed) and, if requested, all tokens (batch, length, embed);
         `mask` is True on real tokens.
 
@@ -96,7 +97,7 @@ class RobertaTower(nn.Module, kw_only=True):
             # float32: a sum of 77 terms
             shares = mask / mask.sum(axis=1, keepdims=True)
             pooled = jnp.einsum("bl,ble->be", shares, x.astype(jnp.float32)).astype(x.dtype)
-        return types.TextFeatures(project(pooled), tokens_of(request, x, x, project), mask)
+        return TextFeatures(project(pooled), tokens_of(request, x, x, project), mask)
 
     def _dense(self, features: int, name: str, *, use_bias: bool = False) -> layers.Dense:
         normal = nn.initializers.normal(0.02)

@@ -87,7 +87,7 @@ def frequencies(
     return plain / np.array(divisors), wave
 
 
-def of_positions(
+def rotation_at(
     positions: Int[Array, "batch length"] | Int[Array, "batch length pairs"],
     frequency: np.ndarray,
     factor: float = 1.0,

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import heads, layers
+from vlc_jax.types import ImageFeatures
 
 
 class Projection(nn.Module):
@@ -90,17 +91,15 @@ class SelfDistilled(heads.Head):
         """True."""
         return True
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the patches, in training."""
         if not is_training:
-            return types.ImageFeatures(features.pooled)
+            return ImageFeatures(features.pooled)
         return features._replace(tokens=features.tokens[:, int(self.has_class_token) :])
 
     def view_logits(
         self,
-        image: types.ImageFeatures,
+        image: ImageFeatures,
         crops: Float[Array, "images crops embed"] | None = None,
         masked: Float[Array, "images _ width"] | None = None,
         masked_patches: Int[Array, "images masked"] | None = None,
@@ -117,14 +116,14 @@ class SelfDistilled(heads.Head):
             masked = _at(masked[:, int(self.has_class_token) :], masked_patches)
             masked = self.patch_projection(masked)
         return types.ViewLogits(
-            image=self._of_pooled(image.pooled),
+            image=self._pooled_logits(image.pooled),
             patches=self.patch_projection(patches),
             mean_patch=self.patch_projection(image.tokens, is_mean=True),
-            crops=None if crops is None else self._of_pooled(crops),
+            crops=None if crops is None else self._pooled_logits(crops),
             masked=masked,
         )
 
-    def _of_pooled(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes prototypes"]:
+    def _pooled_logits(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes prototypes"]:
         # unit vectors are so small that GELU is linear in them, and the projection as well
         return self.pooled_projection(x * self.width**0.5)
 

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float
 from vlc_jax import types
 from vlc_jax.models import heads, layers, pooling
 from vlc_jax.models.patch_head import PatchHead
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class SPARC(PatchHead):
@@ -44,16 +45,12 @@ class SPARC(PatchHead):
             self.text_stage, is_unit=False
         )
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the embedded patches, not normalised; `pooled`: their mean, of unit length."""
         patches = self.embed_patches(features.tokens, is_training)
-        return types.ImageFeatures(layers.l2_normalize(patches.mean(axis=1)), patches)
+        return ImageFeatures(layers.l2_normalize(patches.mean(axis=1)), patches)
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`tokens`: embedded, not normalised; `pooled`: unit-length mean of unit-length tokens."""
         tokens = self.text_embedder(features.tokens, is_training=is_training)
         counts = features.mask if self.mask_global_text else jnp.ones_like(features.mask)
@@ -61,47 +58,49 @@ class SPARC(PatchHead):
         return features._replace(pooled=layers.l2_normalize(pooled), tokens=tokens)
 
     def outputs(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+        self, image: ImageFeatures, texts: Mapping[str, TextFeatures]
     ) -> tuple[heads.Scores, dict[str, Array]]:
         """Also token_groups: c_l for each token of the image's caption."""
         scores, _ = super().outputs(image, texts)
         return scores, {"token_groups": jax.vmap(grouped)(image.tokens, texts["text"].tokens)}
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def training_scores(self, image: ImageFeatures, text: TextFeatures) -> tuple[Array, Array]:
+        """Cosines of mean patches and mean tokens."""
+        return super().score(image, text), super().score_options(image, text)
+
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Cosine of every image with every text, global or local."""
-        if is_training or self.scoring == "global":
-            return heads.dot(image.pooled, text.pooled)
-        of_image = jax.vmap(self._local, in_axes=(None, 0, 0))
-        of_images = jax.vmap(of_image, in_axes=(0, None, None))
+        if self.scoring == "global":
+            return super().score(image, text)
+        text_cosines = jax.vmap(self._local, in_axes=(None, 0, 0))
+        all_cosines = jax.vmap(text_cosines, in_axes=(0, None, None))
 
         def local(patches: Array, texts: tuple[Array, Array]) -> Array:
-            return heads.map_chunks(lambda part: of_images(part, *texts), patches, self.chunk)
+            return heads.map_chunks(lambda part: all_cosines(part, *texts), patches, self.chunk)
 
         return types.map_sharded(local, image.tokens, (text.tokens, self._counts(text)))
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Cosine of image i with its own k texts, global or local."""
-        if is_training or self.scoring == "global":
-            return heads.dot_options(image.pooled, text.pooled)
+        if self.scoring == "global":
+            return super().score_options(image, text)
         images = len(image.tokens)
         tokens, counts = (
             x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, self._counts(text))
         )
-        of_image = jax.vmap(self._local, in_axes=(None, 0, 0))
-        return jax.vmap(of_image)(image.tokens, tokens, counts)
+        text_cosines = jax.vmap(self._local, in_axes=(None, 0, 0))
+        return jax.vmap(text_cosines)(image.tokens, tokens, counts)
 
-    def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
+    def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """groups: a_lp; {} with global scoring."""
         if self.scoring == "global":
             return {}
         weights = jax.vmap(token_weights)(image.tokens, text.tokens)
         return {"groups": jnp.swapaxes(weights, 1, 2)}
 
-    def _counts(self, text: types.TextFeatures) -> Bool[Array, "texts length"]:
+    def _counts(self, text: TextFeatures) -> Bool[Array, "texts length"]:
         return text.mask if self.mask_global_text else jnp.ones_like(text.mask)
 
     def _local(

@@ -14,6 +14,7 @@ from vlc_jax import types
 from vlc_jax.models import layers
 from vlc_jax.models.tower import check_pixels, scaled, tokens_of
 from vlc_jax.models.vit import patches
+from vlc_jax.types import ImageFeatures
 
 # the authors' initialiser of all matrices and tables
 _NORMAL = nn.initializers.truncated_normal(0.02)
@@ -159,7 +160,7 @@ class Swin(nn.Module, kw_only=True):
         self,
         image: Float[Array, "batch height width channels"],
         request: types.FeatureRequest = types.POOLED_ONLY,
-    ) -> types.ImageFeatures:
+    ) -> ImageFeatures:
         """The mean of the tokens after the last norm (batch, embed) and, if requested, the tokens
         of the last stage row by row, (batch, patches, embed)."""
         check_pixels(image, self)
@@ -185,7 +186,7 @@ class Swin(nn.Module, kw_only=True):
                 )(x)
         normed, project = self._norm("norm")(x), self._projection(request)
         tokens = tokens_of(request, x, normed, project)
-        return types.ImageFeatures(project(normed.mean(axis=1)), tokens)
+        return ImageFeatures(project(normed.mean(axis=1)), tokens)
 
     def _norm(self, name: str) -> nn.LayerNorm:
         return layers.layer_norm(self.epsilon, self.dtype, name)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Int
 from vlc_jax import errors, types
 from vlc_jax.models import layers
 from vlc_jax.models.tower import Tower, tokens_of
+from vlc_jax.types import TextFeatures
 
 
 def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, " batch"]:
@@ -52,7 +53,7 @@ class TextTower(Tower, kw_only=True):
     @nn.compact
     def __call__(
         self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """Pooled features (batch, embed) and, if requested, all tokens (batch, length, embed);
         `mask` is True on real tokens.
 
@@ -97,4 +98,4 @@ class TextTower(Tower, kw_only=True):
         # the last block has computed one position if `positions` was given to it
         pooled = project(normed if is_pooled_only else layers.at(normed, positions))[:, 0]
         tokens = tokens_of(request, raw, normed, project)
-        return types.TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))
+        return TextFeatures(pooled, tokens, real_tokens(text, self.eos_id))

@@ -9,6 +9,7 @@ from jaxtyping import Array, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models.text import real_tokens
+from vlc_jax.types import TextFeatures
 
 
 class TokenIds(nn.Module, kw_only=True):
@@ -27,7 +28,7 @@ class TokenIds(nn.Module, kw_only=True):
 
     def __call__(
         self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """The padding mask, with zeros as pooled features. Raises UsageError if features are
         requested."""
         if request.tokens != "ids":
@@ -35,7 +36,7 @@ class TokenIds(nn.Module, kw_only=True):
                 "this model has no text tower, and its head needs text features: set "
                 "config.model.name='captioner' or 'vlm2vec', or config.model.text_tower=True"
             )
-        return types.TextFeatures(jnp.zeros((len(text), 1)), mask=real_tokens(text, self.eos_id))
+        return TextFeatures(jnp.zeros((len(text), 1)), mask=real_tokens(text, self.eos_id))
 
 
 class NoTexts(nn.Module, kw_only=True):
@@ -54,7 +55,7 @@ class NoTexts(nn.Module, kw_only=True):
 
     def __call__(
         self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """Raises UsageError; zeros while parameters are initialised, which take the whole model."""
         if not self.is_initializing():
             raise errors.UsageError(
@@ -62,4 +63,4 @@ class NoTexts(nn.Module, kw_only=True):
                 "scores them with text vectors alone (config.text.tokenizer='vectors')"
             )
         del request
-        return types.TextFeatures(jnp.zeros((len(text), self.embed)))
+        return TextFeatures(jnp.zeros((len(text), self.embed)))

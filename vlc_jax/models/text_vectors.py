@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 
 from vlc_jax import errors, types
 from vlc_jax.models import layers
+from vlc_jax.types import TextFeatures
 
 CONNECTORS = ("linear", "mlp2x_gelu", "llm2clip", "none")
 # of layer norms, torch's default, as in the authors' code
@@ -56,7 +57,7 @@ class VectorTower(nn.Module, kw_only=True):
     @nn.compact
     def __call__(
         self, text: Float[Array, "batch width"], request: types.FeatureRequest = types.POOLED_ONLY
-    ) -> types.TextFeatures:
+    ) -> TextFeatures:
         """Pooled features (batch, embed). Raises UsageError for vectors of another width, and if
         tokens are requested, which vectors do not have.
         """
@@ -70,9 +71,7 @@ class VectorTower(nn.Module, kw_only=True):
                 "the head requests text tokens, and text vectors have no tokens"
             )
         x = self._connected(text)
-        return types.TextFeatures(
-            layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
-        )
+        return TextFeatures(layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32))
 
     def _connected(self, x: Float[Array, "batch width"]) -> Float[Array, "batch embed"]:
         if self.connector == "none":

@@ -12,15 +12,13 @@ with a learned token c, linear maps A and B and learned positions a and b. The p
 at hand: this input, the sizes and the readout are ours.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
 from vlc_jax.models import heads, layers
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 EPSILON = 1e-5
 
@@ -45,13 +43,13 @@ class Transformer(nn.Module):
         (images, patches, width), texts = image.shape, text.shape[1]
         first = self.param("class_token", nn.initializers.normal(0.02), (width,))
 
-        def of_pairs(x: Array) -> Array:
+        def each_pair(x: Array) -> Array:
             return jnp.broadcast_to(x, (images, texts, *x.shape[2:])).reshape(-1, *x.shape[2:])
 
         parts = first.reshape(1, 1, 1, width), image[:, None], text
-        x = jnp.concatenate([of_pairs(part) for part in parts], axis=1)
+        x = jnp.concatenate([each_pair(part) for part in parts], axis=1)
         # the text last: no token reads behind its end
-        ends = of_pairs(ends) + 1 + patches
+        ends = each_pair(ends) + 1 + patches
         initial = layers.initialisers("clip", width, self.depth)
         for number in range(self.depth):
             sizes = self.attention_heads, 4 * width, False, "gelu", EPSILON, initial
@@ -101,63 +99,42 @@ class TFLocal(heads.Head):
         """Projected tokens of both towers."""
         return types.FeatureRequest("projected"), types.FeatureRequest("projected")
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: what the transformer reads of an image."""
         del is_training
         patches = features.tokens[:, int(self.has_class_token) :]
         tokens = jnp.concatenate([features.pooled[:, None], patches], axis=1)
         tokens = self.image_map(tokens) + self.image_positions[None]
-        return types.ImageFeatures(features.pooled, tokens)
+        return ImageFeatures(features.pooled, tokens)
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`tokens`: what the transformer reads of a text, where `mask` is True."""
         del is_training
         tokens = jnp.concatenate([features.pooled[:, None], features.tokens], axis=1)
         tokens = self.text_map(tokens) + self.text_positions[None, : tokens.shape[1]]
         mask = jnp.pad(features.mask, [(0, 0), (1, 0)], constant_values=True)
-        return types.TextFeatures(features.pooled, tokens, mask)
+        return TextFeatures(features.pooled, tokens, mask)
 
-    def score(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
-    ) -> Float[Array, "images texts"]:
+    def score(self, image: ImageFeatures, text: TextFeatures) -> Float[Array, "images texts"]:
         """Scores of every image with every text."""
-        del is_training
         texts = text.tokens, _ends(text)
         if self.is_initializing():  # lax.map cannot create parameters
             return self.transformer(image.tokens, *(x[None] for x in texts))
 
-        def share(images: Array, rest: tuple) -> Array:
-            texts, variables = rest
-
-            def of_block(images: Array, texts: tuple[Array, Array]) -> Array:
-                return self._unbound(variables)(images, *(x[None] for x in texts))
-
-            return heads.map_pairs_in_chunks(of_block, images, texts, self.chunk)
-
-        return types.map_sharded(share, image.tokens, (texts, self.transformer.variables))
+        variables = self.transformer.variables
+        return heads.map_pairs(self._score, image.tokens, texts, variables, self.chunk)
 
     def score_options(
-        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+        self, image: ImageFeatures, text: TextFeatures
     ) -> Float[Array, "images options"]:
         """Scores of image i with its own k texts."""
-        del is_training
-        images = len(image.tokens)
-        rows = [x.reshape(images, -1, *x.shape[1:]) for x in (text.tokens, _ends(text))]
+        texts, variables = (text.tokens, _ends(text)), self.transformer.variables
+        return heads.map_options(self._score, image.tokens, texts, variables, self.chunk)
 
-        def share(rows: tuple, variables: dict) -> Array:
-            score = self._unbound(variables)
-            return heads.map_chunks(lambda part: score(*part), rows, self.chunk)
-
-        return types.map_sharded(share, (image.tokens, *rows), self.transformer.variables)
-
-    def _unbound(self, variables: dict) -> Callable[..., Array]:
-        return partial(self.transformer.clone(parent=None).apply, variables)
+    def _score(self, images: Array, texts: tuple[Array, Array], variables: dict) -> Array:
+        return self.transformer.clone(parent=None).apply(variables, images, *texts)
 
 
-def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:
+def _ends(text: TextFeatures) -> Int[Array, " texts"]:
     """The last token of each text."""
     return text.mask.shape[1] - 1 - jnp.argmax(text.mask[:, ::-1], axis=1)

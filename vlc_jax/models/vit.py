@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from vlc_jax import errors, types
 from vlc_jax.models import layers, naflex, rope
 from vlc_jax.models.tower import Tower, check_pixels, tokens_of
+from vlc_jax.types import ImageFeatures
 
 
 def sincos2d(grid: int, width: int) -> np.ndarray:
@@ -77,55 +78,19 @@ class AttentionPool(nn.Module):
         return (y + mlp(layers.layer_norm(self.epsilon, self.dtype, "norm")(y)))[:, 0]
 
 
-class ImageTower(Tower, kw_only=True):
-    """Vision transformer over normalised pixels.
-
-    image_size: side of the square input, pixels.
-    patch_size: side of a patch; None with a `stem`.
-    patch_bias: whether the patch embedding has a bias (SigLIP: yes, CLIP: no).
-    stem: channels of 3x3 stride-2 convolutions that replace the patch embedding, the last one
-      equal to `width`; each halves the image.
-    pre_norm: a layer norm before the first block (CLIP's ln_pre).
-    pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
-    class_token: a class token with the other poolings, too. map reads it as any token (PE; Bolya et
-      al. 2025, arXiv:2504.13181), mean does not (CLIPA; Li et al. 2023, arXiv:2305.07017).
-    norm_after_pooling: the last norm is of the pooled features, not of the tokens before (CLIPA).
-    pool_heads, pool_mlp_width: of pooling map; None: those of the blocks.
-    positions: learned | sincos2d: initialisation of the trained position embedding; sincos2d is
-      multiplied by `amplitude`.
-    position_grid: NaFlex, for images of any aspect ratio: side of the grid of position embeddings,
-      which are resampled to the grid of each image. Images are mosaics of up to
-      (image_size / patch_size)^2 patches (models/naflex.py), those behind an image's last one are
-      masked; only with pooling map, and without tokens in the results. None: squares.
-    registers: further tokens behind the class token, without positions and in no result (DINOv2;
-      Darcet et al. 2024, arXiv:2309.16588).
-    rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
-      block, by index in reading order or by row and column; the class token is not rotated.
-    rope_span: for qk_2d, units from one side of the image to the other; None: one per patch.
-    rope_base, rope_layout, rope_offset, rope_columns_first: see models/rope.py; interleaved |
-      halves.
-    """
+class _PixelTokens(Tower, kw_only=True):
+    """From normalised pixels to the input of the blocks; fields as in ImageTower."""
 
     image_size: int
     patch_size: int | None = None
     patch_bias: bool = False
     stem: tuple[int, ...] = ()
-    pre_norm: bool = False
     pooling: Literal["cls", "mean", "map"] = "cls"
     class_token: bool = False
-    norm_after_pooling: bool = False
-    pool_heads: int | None = None
-    pool_mlp_width: int | None = None
     positions: Literal["learned", "sincos2d"] = "learned"
     amplitude: float = 1.0
     position_grid: int | None = None
     registers: int = 0
-    rope: Literal["none", "qk_1d", "qk_2d"] = "none"
-    rope_span: int | None = None
-    rope_base: float = 10_000.0
-    rope_layout: Literal["interleaved", "halves"] = "interleaved"
-    rope_offset: int = 0
-    rope_columns_first: bool = False
 
     @property
     def has_class_token(self) -> bool:
@@ -139,30 +104,13 @@ class ImageTower(Tower, kw_only=True):
             return self.image_size // 2 ** len(self.stem)
         return self.image_size // self.patch_size
 
-    @nn.compact
-    def __call__(
+    def _tokens(
         self,
         image: Float[Array, "batch height width channels"],
-        request: types.FeatureRequest = types.POOLED_ONLY,
-        masked: tuple[Int[Array, "batch masked"], Float[Array, " embed"]] | None = None,
-        *,
-        is_crop: bool = False,
-    ) -> types.ImageFeatures:
-        """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
-        class token first if there is one.
-
-        With pooling `map`, a projected token is the pooling of that token alone: value, output
-        matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
-        Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
-
-        masked: indices of patches, and the vector that replaces their embeddings before positions
-          are added (iBOT; Zhou et al. 2021, arXiv:2111.07832).
-        is_crop: the squares may have fewer pixels than `image_size`; positions are resampled to
-          their grid, as in DINO. Only without rope.
-        """
-        check_pixels(image, self, is_crop)
-        grids = self._grids(image, request) if self.position_grid else None
-        ends = None if grids is None else grids.rows * grids.columns - 1
+        grids: naflex.Grids | None,
+        masked: tuple[Int[Array, "batch masked"], Float[Array, " embed"]] | None,
+    ) -> Float[Array, "batch length embed"]:
+        """Class token, registers and patches with their positions."""
         x = self._embed((image if grids is None else image[:, 1:]).astype(self.dtype))
         if masked is not None:
             places, token = masked
@@ -181,27 +129,7 @@ class ImageTower(Tower, kw_only=True):
             extra = self.param("register_tokens", init, (self.registers, self.width))
             extra = jnp.broadcast_to(extra.astype(x.dtype), (x.shape[0], *extra.shape))
             x = jnp.concatenate([x[:, :first], extra, x[:, first:]], axis=1)
-        if self.pre_norm:
-            x = self._norm("pre_norm")(x)
-        only_class_token = self.pooling == "cls" and request.tokens == "none"
-        queries = jnp.zeros(x.shape[0], jnp.int32) if only_class_token else None
-        rotation = self._rotation(num_prefix_tokens=x.shape[1] - self.grid**2)
-        x = types.shard_batch(x)
-        raw = self._blocks(x, is_causal=False, positions=queries, rotation=rotation, ends=ends)
-        if self.registers and not only_class_token:
-            raw = jnp.concatenate([raw[:, :first], raw[:, first + self.registers :]], axis=1)
-        norm = self._norm("norm")
-        normed = norm(raw)
-        project, pool = self._projection(request), self._pooling(ends)
-
-        def project_each(tokens: jax.Array) -> jax.Array:
-            if self.pooling == "map":
-                tokens = pool(tokens.reshape(-1, 1, self.width)).reshape(tokens.shape)
-            return project(tokens)
-
-        tokens = tokens_of(request, raw, normed, project_each)
-        pooled = norm(pool(raw)) if self.norm_after_pooling else pool(normed)
-        return types.ImageFeatures(project(pooled), tokens)
+        return x
 
     def _grids(
         self, mosaic: Float[Array, "batch height width channels"], request: types.FeatureRequest
@@ -257,6 +185,94 @@ class ImageTower(Tower, kw_only=True):
         waves = self.amplitude * sincos2d(self.grid, self.width)
         class_token = np.zeros((shape[0] - len(waves), self.width), np.float32)
         return jnp.concatenate([class_token, waves])
+
+
+class ImageTower(_PixelTokens, kw_only=True):
+    """Vision transformer over normalised pixels.
+
+    image_size: side of the square input, pixels.
+    patch_size: side of a patch; None with a `stem`.
+    patch_bias: whether the patch embedding has a bias (SigLIP: yes, CLIP: no).
+    stem: channels of 3x3 stride-2 convolutions that replace the patch embedding, the last one
+      equal to `width`; each halves the image.
+    pre_norm: a layer norm before the first block (CLIP's ln_pre).
+    pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
+    class_token: a class token with the other poolings, too. map reads it as any token (PE; Bolya et
+      al. 2025, arXiv:2504.13181), mean does not (CLIPA; Li et al. 2023, arXiv:2305.07017).
+    norm_after_pooling: the last norm is of the pooled features, not of the tokens before (CLIPA).
+    pool_heads, pool_mlp_width: of pooling map; None: those of the blocks.
+    positions: learned | sincos2d: initialisation of the trained position embedding; sincos2d is
+      multiplied by `amplitude`.
+    position_grid: NaFlex, for images of any aspect ratio: side of the grid of position embeddings,
+      which are resampled to the grid of each image. Images are mosaics of up to
+      (image_size / patch_size)^2 patches (models/naflex.py), those behind an image's last one are
+      masked; only with pooling map, and without tokens in the results. None: squares.
+    registers: further tokens behind the class token, without positions and in no result (DINOv2;
+      Darcet et al. 2024, arXiv:2309.16588).
+    rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
+      block, by index in reading order or by row and column; the class token is not rotated.
+    rope_span: for qk_2d, units from one side of the image to the other; None: one per patch.
+    rope_base, rope_layout, rope_offset, rope_columns_first: see models/rope.py; interleaved |
+      halves.
+    """
+
+    pre_norm: bool = False
+    norm_after_pooling: bool = False
+    pool_heads: int | None = None
+    pool_mlp_width: int | None = None
+    rope: Literal["none", "qk_1d", "qk_2d"] = "none"
+    rope_span: int | None = None
+    rope_base: float = 10_000.0
+    rope_layout: Literal["interleaved", "halves"] = "interleaved"
+    rope_offset: int = 0
+    rope_columns_first: bool = False
+
+    @nn.compact
+    def __call__(
+        self,
+        image: Float[Array, "batch height width channels"],
+        request: types.FeatureRequest = types.POOLED_ONLY,
+        masked: tuple[Int[Array, "batch masked"], Float[Array, " embed"]] | None = None,
+        *,
+        is_crop: bool = False,
+    ) -> ImageFeatures:
+        """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
+        class token first if there is one.
+
+        With pooling `map`, a projected token is the pooling of that token alone: value, output
+        matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
+        Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
+
+        masked: indices of patches, and the vector that replaces their embeddings before positions
+          are added (iBOT; Zhou et al. 2021, arXiv:2111.07832).
+        is_crop: the squares may have fewer pixels than `image_size`; positions are resampled to
+          their grid, as in DINO. Only without rope.
+        """
+        check_pixels(image, self, is_crop)
+        grids = self._grids(image, request) if self.position_grid else None
+        ends = None if grids is None else grids.rows * grids.columns - 1
+        x, first = self._tokens(image, grids, masked), int(self.has_class_token)
+        if self.pre_norm:
+            x = self._norm("pre_norm")(x)
+        only_class_token = self.pooling == "cls" and request.tokens == "none"
+        queries = jnp.zeros(x.shape[0], jnp.int32) if only_class_token else None
+        rotation = self._rotation(num_prefix_tokens=x.shape[1] - self.grid**2)
+        x = types.shard_batch(x)
+        raw = self._blocks(x, is_causal=False, positions=queries, rotation=rotation, ends=ends)
+        if self.registers and not only_class_token:
+            raw = jnp.concatenate([raw[:, :first], raw[:, first + self.registers :]], axis=1)
+        norm = self._norm("norm")
+        normed = norm(raw)
+        project, pool = self._projection(request), self._pooling(ends)
+
+        def project_each(tokens: jax.Array) -> jax.Array:
+            if self.pooling == "map":
+                tokens = pool(tokens.reshape(-1, 1, self.width)).reshape(tokens.shape)
+            return project(tokens)
+
+        tokens = tokens_of(request, raw, normed, project_each)
+        pooled = norm(pool(raw)) if self.norm_after_pooling else pool(normed)
+        return ImageFeatures(project(pooled), tokens)
 
     # no return annotation, rope.Rotation | None: the field `rope` hides the module here
     def _rotation(self, num_prefix_tokens: int):

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.models import captioner, continuation, layers
+from vlc_jax.models import captioner, continuation, layers, lm
+from vlc_jax.types import ImageFeatures, TextFeatures
 
 
 class VLM2Vec(captioner.DecoderHead):
@@ -64,16 +65,12 @@ class VLM2Vec(captioner.DecoderHead):
         """The whole prefix (the start token): a question has no start token of its own."""
         return len(self.prefix)
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`: the embedding of each image with its question, float32, of unit length."""
         image = super().image(features, is_training=is_training)
-        return types.ImageFeatures(self._embedding(image.tokens, self.read(image)))
+        return ImageFeatures(self._embedding(image.tokens, self.read(image)))
 
-    def text(
-        self, features: types.TextFeatures, *, is_training: bool = False
-    ) -> types.TextFeatures:
+    def text(self, features: TextFeatures, *, is_training: bool = False) -> TextFeatures:
         """`pooled`: the embedding of each text, float32, of unit length."""
         del is_training
         length = features.ids.shape[1]
@@ -84,21 +81,21 @@ class VLM2Vec(captioner.DecoderHead):
         before = jnp.zeros_like(features.ids[:, :1]) + prefix[None]
         ids = jnp.concatenate([before, features.ids], axis=1)
         valid = jnp.concatenate([jnp.ones_like(before, bool), is_text], axis=1)
-        return types.TextFeatures(self._embedding(self.lm.embed(ids), valid))
+        return TextFeatures(self._embedding(self.lm.embed(ids), valid))
 
     def _embedding(
         self,
         embeds: Float[Array, "batch length width"],
         valid: Bool[Array, "batch length"],
-        **more: Array,
+        picture: lm.Picture | None = None,
     ) -> Float[Array, "batch width"]:
-        """The hidden state at the last token; more: further arrays for the decoder."""
+        """The hidden state at the last token."""
         decoder = self.language_model
 
-        def last(embeds: Array, valid: Array, params: Any, more: dict[str, Array]) -> Array:
-            hidden, _ = continuation.apply(decoder, params, embeds, valid, **more)
+        def last(embeds: Array, valid: Array, params: Any, picture: lm.Picture | None) -> Array:
+            hidden, _ = continuation.apply(decoder, params, embeds, valid, picture=picture)
             at = continuation.Prompt(embeds, valid).last
             # the last real token, not the last slot: questions and texts are padded
             return layers.l2_normalize(layers.at(hidden, at)[:, 0])
 
-        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params(), more)
+        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params(), picture)

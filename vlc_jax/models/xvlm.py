@@ -4,15 +4,12 @@ The first half reads texts alone, the second attends to the image; the text's em
 the first half. The image tower is a Swin Transformer, whose mean token stands before the others.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from vlc_jax import types
-from vlc_jax.models import bert, blip, heads, layers
+from vlc_jax.models import blip, layers
+from vlc_jax.types import ImageFeatures
 
 
 class Match(nn.Module):
@@ -36,57 +33,16 @@ class XVLM(blip.BLIP):
     match_id: int | None = None
     has_class_token: bool = False
 
-    token_types: ClassVar[int] = 2
-    floor: ClassVar[float] = 1e-5  # of the authors' get_matching_loss
-
-    def _crosses(self, depth: int) -> tuple[int, ...]:
-        return tuple(range(depth // 2, depth))
+    token_types = 2
+    alone = 0.5
+    floor = 1e-5  # of the authors' get_matching_loss
 
     def _matcher(self, **parent: None) -> nn.Module:
         return Match(**parent)
 
-    def image(
-        self, features: types.ImageFeatures, *, is_training: bool = False
-    ) -> types.ImageFeatures:
+    def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`pooled`: the embedding of ITC, from the mean token, which `tokens` begin with."""
         if features.tokens is not None and not self.has_class_token:
             tokens = jnp.concatenate([features.pooled[:, None], features.tokens], axis=1)
             features = features._replace(tokens=tokens)
         return super().image(features, is_training=is_training)
-
-    def _alone(
-        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
-    ) -> Float[Array, "texts length embed"]:
-        """Features of the first half of the blocks."""
-
-        def first_half(encoder: bert.Encoder, ids: Array, ends: Array) -> Array:
-            return encoder.blocks(encoder.embed(ids), ends, stop=min(encoder.cross))
-
-        variables = {"params": params["bert"]}
-        return self.text_encoder.apply(variables, ids, ends, method=first_half)
-
-    def _read(
-        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
-    ) -> Float[Array, "texts length embed"]:
-        """The same, once for all images, a few texts at a time."""
-        texts = super()._read(params, ids, ends), ends
-        return heads.map_chunks(lambda part: self._alone(params, *part), texts, self.chunk)
-
-    def _read_once(
-        self, params: Mapping[str, Any], text: types.TextFeatures, ends: Int[Array, " texts"]
-    ) -> Array:
-        """The features of ITC, which are those of the first half."""
-        del params, ends
-        return text.tokens
-
-    def _fused(
-        self,
-        params: Mapping[str, Any],
-        texts: Float[Array, "texts length embed"],
-        ends: Int[Array, " texts"],
-        images: Float[Array, "images patches width"],
-    ) -> Float[Array, "texts length embed"]:
-        encoder = self.text_encoder
-        start = min(encoder.cross)
-        variables = {"params": params["bert"]}
-        return encoder.apply(variables, texts, ends, images, start, method="blocks")

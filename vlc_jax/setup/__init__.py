@@ -123,7 +123,7 @@ def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
     return config
 
 
-def of_model(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
+def step_setup(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
     """A Setup without tokenizer, data and benchmarks, for a train step of a ready-made model.
 
     For speed/ and tests.
@@ -132,15 +132,10 @@ def of_model(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
     return Setup(
         config=config.to_dict(),
         mesh=sharding.make_mesh(**config.mesh, batch_size=config.batch_size),
-        tokenizer=None,
-        tokenizer_path=None,
         model=model,
         normalise=model_setup.normaliser(config.input.normalisation),
         parameters=parameters,
         optimization=model_setup.make_optimization(config, parameters, steps),
-        origin=None,
-        evaluation=None,
-        training=None,
     )
 
 

@@ -85,8 +85,8 @@ def listing() -> str:
 
 def _options(make: Callable[..., Any]) -> list[str]:
     """Options of a source or tokenizer: its parameters, without those that other fields set."""
-    of_fields = ("split", "context_length")
-    return [name for name in inspect.signature(make).parameters if name not in of_fields]
+    field_names = ("split", "context_length")
+    return [name for name in inspect.signature(make).parameters if name not in field_names]
 
 
 def _sentence(text: str) -> str:

@@ -83,8 +83,8 @@ def parse_flags(argv: list[str]) -> list[str]:
 
 def _message(error: Exception, argv: list[str]) -> str:
     """The line for an error of absl or ml_collections; raises an error that is of neither."""
-    if (of_file := _of_config_file(error)) is not None:
-        return f"--config {_flag(argv, 'config')}: {of_file}"
+    if (file_error := _config_file_error(error)) is not None:
+        return f"--config {_flag(argv, 'config')}: {file_error}"
     if isinstance(error, AttributeError | KeyError):  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         missing = str(inner.args[0])
@@ -113,7 +113,7 @@ def _message(error: Exception, argv: list[str]) -> str:
     return " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines) + hint
 
 
-def _of_config_file(error: BaseException | None) -> str | None:
+def _config_file_error(error: BaseException | None) -> str | None:
     """The error of a config file behind `error`, one line; None if `error` is not of its code.
 
     ml_collections and absl wrap TypeError and ValueError in errors with tracebacks as texts.

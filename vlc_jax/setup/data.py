@@ -341,9 +341,9 @@ def views(config: ConfigDict, model: nn.Module) -> Views | None:
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
     """Name -> benchmark of config.evals; only its `read` opens files."""
-    of_source = partial(source_options, config)
+    default_source = partial(source_options, config)
     return {
-        name: benchmark(f"config.evals.{name}", name, options.to_dict(), of_source)
+        name: benchmark(f"config.evals.{name}", name, options.to_dict(), default_source)
         for name, options in config.evals.items()
     }
 
@@ -352,25 +352,25 @@ def benchmark(
     field: str,
     name: str,
     options: Mapping[str, Any],
-    of_source: Callable[[], Mapping[str, Any]] = dict,
+    default_source: Callable[[], Mapping[str, Any]] = dict,
 ) -> BenchmarkSetup:
     """A benchmark by its name and its options, of which only `read` opens files.
 
-    field: of the config, for messages.   of_source: options of the source of a benchmark that reads
-      one and names none.
+    field: of the config, for messages.   default_source: options of the source of a benchmark that
+      reads one and names none.
     """
     reader = options.get("reader", name)
     protocol = benchmark_readers.protocol_of(reader)
-    of_protocol = evaluators.protocol_options(protocol, options.get("protocol", ""))
-    of_reader = {k: v for k, v in options.items() if k not in ("reader", *of_protocol)}
-    if benchmark_readers.reads_source(reader) and "source" not in of_reader:
-        of_reader = {**of_source(), **of_reader}
+    protocol_names = evaluators.protocol_options(protocol, options.get("protocol", ""))
+    reader_options = {k: v for k, v in options.items() if k not in ("reader", *protocol_names)}
+    if benchmark_readers.reads_source(reader) and "source" not in reader_options:
+        reader_options = {**default_source(), **reader_options}
     return BenchmarkSetup(
         reader=reader,
-        read=partial(_read_benchmark, field, reader, of_reader),
-        protocol_options={key: value for key, value in options.items() if key in of_protocol},
+        read=partial(_read_benchmark, field, reader, reader_options),
+        protocol_options={key: value for key, value in options.items() if key in protocol_names},
         options=dict(options),
-        reader_options=of_reader,
+        reader_options=reader_options,
     )
 
 
@@ -425,8 +425,8 @@ def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
     """Options of hard texts; generators of scenes also get the world of the images."""
     texts, scenes = config.input[side].to_dict(), config.input.scenes
     world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
-    of_scenes = [kind for kind in texts["generators"] if kind.startswith("scenes_")]
-    options = {kind: world | texts["options"].get(kind, {}) for kind in of_scenes}
+    scene_kinds = [kind for kind in texts["generators"] if kind.startswith("scenes_")]
+    options = {kind: world | texts["options"].get(kind, {}) for kind in scene_kinds}
     return texts | {"options": texts["options"] | options}
 
 

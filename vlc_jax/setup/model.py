@@ -132,21 +132,11 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
     shapes = parameters.trained_shapes()
     schedule = learning_rate(config, steps)
     c, terms = config.optimizer, configured_losses(config)
+    adamw = optimizer.AdamW(**{name: c[name] for name in optimizer.AdamW._fields})
     hard = config.input.negatives
     negatives = hard.count + hard.of_positives * config.input.positives.count
     return Optimization(
-        optimizer=optimizer.make(
-            shapes,
-            learning_rate=schedule,
-            weight_decay=c.weight_decay,
-            b1=c.b1,
-            b2=c.b2,
-            eps=c.eps,
-            clip_norm=c.clip_norm,
-            decay_exclude=c.decay_exclude,
-            learning_rate_multipliers=tuple(map(tuple, c.learning_rate_multipliers)),
-            mu_dtype=c.mu_dtype,
-        ),
+        optimizer=optimizer.make(shapes, schedule, adamw),
         schedule=schedule,
         losses=terms,
         sub_batches=config.sub_batches,

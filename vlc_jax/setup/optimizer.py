@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,31 +87,37 @@ def decay_mask(params: Any, exclude: str = "") -> Any:
     )
 
 
-def make(
-    params: Any,
-    *,
-    learning_rate: Callable[[Any], jax.Array],
-    weight_decay: float,
-    b1: float,
-    b2: float,
-    eps: float,
-    clip_norm: float | None,
-    decay_exclude: str,
-    learning_rate_multipliers: Sequence[tuple[str, float]],
-    mu_dtype: str = "float32",
-) -> optax.GradientTransformation:
-    """AdamW with clipping by the global norm, for the trained parameters `params` or their shapes.
+class AdamW(NamedTuple):
+    """Options of AdamW.
 
     clip_norm: of the gradient of all trained parameters; 0 or None: no clipping.
     decay_exclude, learning_rate_multipliers: see `decay_mask` and `multipliers`.
     mu_dtype: of the stored first moment, float32 | bfloat16; updates are float32.
     """
-    known("mu_dtype", mu_dtype, MU_DTYPES)
-    factors = multipliers(params, learning_rate_multipliers)
+
+    weight_decay: float
+    b1: float = 0.9
+    b2: float = 0.98
+    eps: float = 1e-6
+    clip_norm: float | None = None
+    decay_exclude: str = ""
+    learning_rate_multipliers: Sequence[tuple[str, float]] = ()
+    mu_dtype: str = "float32"
+
+
+def make(
+    params: Any, learning_rate: Callable[[Any], jax.Array], options: AdamW
+) -> optax.GradientTransformation:
+    """AdamW with clipping by the global norm, for trained parameters or their shapes."""
+    known("mu_dtype", options.mu_dtype, MU_DTYPES)
+    factors = multipliers(params, options.learning_rate_multipliers)
+    moments = {"b1": options.b1, "b2": options.b2, "eps": options.eps}
     return optax.chain(
-        optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity(),
-        optax.scale_by_adam(b1=b1, b2=b2, eps=eps, mu_dtype=mu_dtype),
-        optax.add_decayed_weights(weight_decay, mask=lambda p: decay_mask(p, decay_exclude)),
+        optax.clip_by_global_norm(options.clip_norm) if options.clip_norm else optax.identity(),
+        optax.scale_by_adam(**moments, mu_dtype=options.mu_dtype),
+        optax.add_decayed_weights(
+            options.weight_decay, mask=lambda p: decay_mask(p, options.decay_exclude)
+        ),
         # after the decay: a multiplier scales update and decay alike, as a learning rate does
         optax.stateless(lambda updates, _: jax.tree.map(lambda u, f: u * f, updates, factors)),
         optax.scale_by_learning_rate(learning_rate),

@@ -63,13 +63,13 @@ Steps = Generator[Planned, bool | None, None]
 Sizes = Generator[Planned, bool | None, tuple[Mapping[str, Any], bool]]
 
 
-def of_topologies(
+def topology_plans(
     config: ConfigDict, names: Sequence[str], is_scored: bool = False
 ) -> Iterator[tuple[str, Planned | UsageError]]:
     """Yields (topology, step of the config on it), or the UsageError that rules the step out."""
     validate.check(config, "plan")
     for name in names:
-        devices = runtime.of_topology(name)  # outside the try: an unknown name ends the plan
+        devices = runtime.topology_devices(name)  # outside the try: an unknown name ends the plan
         try:
             yield name, _planned(config, {}, devices, is_scored)
         except UsageError as error:  # such as a batch that the devices do not divide
@@ -89,7 +89,7 @@ def planned(
     Raises UsageError for a config that cannot be trained; such settings of a search are skipped.
     """
     validate.check(config, "plan")
-    devices = runtime.all_devices() if topology is None else runtime.of_topology(topology)
+    devices = runtime.all_devices() if topology is None else runtime.topology_devices(topology)
     for name in search:
         known("setting of --plan_search", name, (*SEARCHED, *LARGEST))
     if search and is_scored:

@@ -64,11 +64,10 @@ def make_step(setup: Setup) -> Step:
             memory = {**memory, "teacher": teacher}
         new = State(state.step + 1, params, opt_state, batch_stats, memory=memory)
         if optimization.spike_guard:
-            is_spike, guard, of_guard = spike_guard.judge(
-                state.guard, norm, optimization.spike_guard[0]
-            )
+            factor = optimization.spike_guard[0]
+            is_spike, guard, guard_metrics = spike_guard.judge(state.guard, norm, factor)
             new = spike_guard.without_update(is_spike, new._replace(guard=guard), state)
-            metrics = {**metrics, **of_guard}
+            metrics = {**metrics, **guard_metrics}
         # the whole state: a NaN must not enter Adam's moments, nor advance the step count
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {

@@ -241,7 +241,7 @@ def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., A
         return f
 
     def call(*args: Any) -> Any:
-        rows = splits_rows and _splits(args[0].shape[0])
+        rows = splits_rows and _splits(jax.tree.leaves(args[0])[0].shape[0])
         spec = jax.P(_batch_axes()) if rows else jax.P()
         return jax.sharding.auto_axes(f, out_sharding=spec)(*args)
 

@@ -137,17 +137,18 @@ class Setup(NamedTuple):
     tokenizer_path: the tokenizer's files, which an export copies; None if it has none.
     normalise: uint8 pixels -> float32, on the devices.
     training: None outside training (--mode eval, tools that read weights).
-    tokenizer, origin, evaluation: in --mode plan a TokenizerShape, None and None.
+    tokenizer, origin, evaluation: in --mode plan a TokenizerShape, None and None; all None for the
+      train step of a ready-made model (`setup.step_setup`).
     """
 
     config: Mapping[str, Any]
     mesh: Mesh
-    tokenizer: Tokenizer  # in --mode plan a TokenizerShape
-    tokenizer_path: str | None
     model: nn.Module
     normalise: Callable[[jax.Array], jax.Array]
     parameters: Parameters
     optimization: Optimization
-    origin: Origin
-    evaluation: EvaluationSetup
-    training: TrainingSetup | None
+    tokenizer: Tokenizer | None = None
+    tokenizer_path: str | None = None
+    origin: Origin | None = None
+    evaluation: EvaluationSetup | None = None
+    training: TrainingSetup | None = None
