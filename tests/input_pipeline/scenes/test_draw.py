@@ -25,7 +25,7 @@ GOLDEN = {
 }
 DIGEST = """
 import hashlib, sys
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 for name in sys.argv[1:]:
     source = ScenesSource(name)
     digest = hashlib.sha256()
