@@ -219,14 +219,14 @@ def compare(
     width = max(map(len, (title, *facts))) + 2
     print(f"\n{title:{width}}" + "".join(f"{key:>12}{'':26}" for key in quantities), end="")
     print("".join(f"{key:>14}" for key in known))
-    for name, of_side in facts.items():
+    for name, side_facts in facts.items():
         values, line = columns.get(name, {}), f"{name:{width}}"
         for key in quantities:
             others = columns.get(reference, {}).get(key) if name != reference else None
             line += f"{statistics.median(values[key]):12.4g}" if key in values else f"{'-':>12}"
             line += f"{f'  {ratio(values[key], others)}' if key in values and others else '':26}"
         line += "".join(
-            f"{of_side[key]:14.4g}" if key in of_side else f"{'-':>14}" for key in known
+            f"{side_facts[key]:14.4g}" if key in side_facts else f"{'-':>14}" for key in known
         )
         print(line.rstrip(), flush=True)
     return {

@@ -154,9 +154,9 @@ def build_torch(sizes: dict, head: str) -> Built:
     # here, since only the interpreter of --torch-python has torch
     from speed import torch_heads
 
-    of_case = SimpleNamespace(**sizes)
-    planned = 4 * of_case.batch**2 * torch_heads.floats_per_pair(head, of_case)
-    return {"planned": planned}, partial(torch_heads.make_step, head, of_case)
+    case = SimpleNamespace(**sizes)
+    planned = 4 * case.batch**2 * torch_heads.floats_per_pair(head, case)
+    return {"planned": planned}, partial(torch_heads.make_step, head, case)
 
 
 def naive_head(name: str, side: str) -> type:

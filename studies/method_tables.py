@@ -97,11 +97,11 @@ def papers(prose: Prose) -> str:
         if value.model in runs and value.source not in NOT_OF_METHODS:
             values.setdefault((value.source, value.table), []).append(value)
     merged: dict[tuple[str, str], list[dict[str, None]]] = {}  # tables and rows of the same sets
-    for (source, table), of_table in values.items():
-        sets = ", ".join(dict.fromkeys(value.benchmark for value in of_table))
+    for (source, table), table_values in values.items():
+        sets = ", ".join(dict.fromkeys(value.benchmark for value in table_values))
         tables, rows = merged.setdefault((source, sets), [{}, {}])
         tables[table] = None
-        rows |= dict.fromkeys(runs[value.model] for value in of_table)
+        rows |= dict.fromkeys(runs[value.model] for value in table_values)
     pretrained = {row.run for row in METHODS["clip"].rows}
     header = ["source", "tables", "sets", "rows"]
     cells = [
@@ -145,7 +145,7 @@ def _published(method: Method) -> str:
     if not rows:
         return "–"
     model, numbers = rows[0].model, list[str]()
-    values = published.of_model(model)
+    values = published.model_values(model)
     for (benchmark, metric), name in HEADLINES.items():
         of = [v for v in values if (v.benchmark, v.full_metric) == (benchmark, metric)]
         of = [value for value in of if value.protocol not in ("linear_probe", "generation")]

@@ -75,8 +75,8 @@ class Ours:
         names = (run, ZERO_SHOT.format(run))
         folders = [[out / f"{name}-{seed}" for name in names] for seed in range(seeds)]
         self._results = [
-            [result for folder in of_seed for result in read_workdir.newest_results(folder)]
-            for of_seed in folders
+            [result for folder in seed_folders for result in read_workdir.newest_results(folder)]
+            for seed_folders in folders
         ]
 
     def cell(self, value: published.Value) -> str:
@@ -111,13 +111,13 @@ def _mean(value: published.Value, results: Sequence[dict]) -> Estimate | None:
     tasks = classification.GROUPS[value.benchmark]
     metric = value.metric.removeprefix("mean_")
 
-    def of_tasks(metric: str) -> list[Estimate]:
+    def task_estimates(metric: str) -> list[Estimate]:
         each = (value._replace(benchmark=t, metric=metric, protocol="zeroshot") for t in tasks)
         return [found for one in each if (found := _estimate(one, results))]
 
-    if len(of_tasks("accuracy")) < len(tasks):
+    if len(task_estimates("accuracy")) < len(tasks):
         return None
-    estimates = of_tasks(metric)
+    estimates = task_estimates(metric)
     mean = sum(estimate[0] for estimate in estimates) / len(estimates)
     half = math.hypot(*((high - low) / 2 for _, low, high in estimates)) / len(estimates)
     return mean, mean - half, mean + half

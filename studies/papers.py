@@ -179,18 +179,18 @@ def miniature(rows: Sequence[Row], base: str) -> list[study.Run]:
         config = "negclip:hard_images,pooling=mean"
         bases.append(study.Run("relations", config, "hard_images"))
     rows = [row for row in rows if row.scenes]
-    of_siglip = [row for row in rows if "family=siglip" in row.scenes]
-    if of_siglip:
+    siglip_rows = [row for row in rows if "family=siglip" in row.scenes]
+    if siglip_rows:
         bases.append(study.Run("siglip", "scenes/siglip"))
     runs = [
         study.Run(f"{row.run}-of-{first}", row.scenes, first)
         for row in rows
-        for first in ["siglip" if row in of_siglip else base]
+        for first in ["siglip" if row in siglip_rows else base]
     ]
     return [*bases, *runs]
 
 
-def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
+def seeded(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
     """Every run with every seed, bases first."""
     return [
         run._replace(name=f"{run.name}-{seed}", base=run.base and f"{run.base}-{seed}", seed=seed)
@@ -206,8 +206,8 @@ def write(
     names = {run.name.partition("-of-")[0]: run.name for run in runs}
     for name in papers:
         page = out / f"{name}.md"
-        of_paper = [row for row in rows_of([name]) if row in rows]
-        page.write_text(paper_tables.page(name, of_paper, names, out, seeds))
+        paper_rows = [row for row in rows_of([name]) if row in rows]
+        page.write_text(paper_tables.page(name, paper_rows, names, out, seeds))
     return page
 
 
@@ -219,8 +219,8 @@ def commands(todo: Todo, seeds: int, plan: bool, out: Path, more: Sequence[str])
             from studies import paper_plan  # reads the setup, and traces a step
 
             yield f"# {run.name}: {paper_plan.time(run, records.get(run.name, 0))}"
-        for of_seed in of_seeds([run], seeds):
-            yield shlex.join(study.command(of_seed, out, more))
+        for seed_run in seeded([run], seeds):
+            yield shlex.join(study.command(seed_run, out, more))
     for name, reason in todo.missing.items():
         yield f"# {name}: {reason}"
 
@@ -285,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in commands(todo, args.seeds, args.plan, out, more):
             print(line, flush=True)
         return 0
-    runs = of_seeds(todo.runs, args.seeds)
+    runs = seeded(todo.runs, args.seeds)
     page = functools.partial(write, out, args.papers, rows, todo.runs, args.seeds)
     return study.complete(runs, out, args.jobs, more, page)
 

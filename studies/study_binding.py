@@ -96,7 +96,7 @@ def figure(results: Results) -> Figure | None:
     if not all(results.has(run, *SWAP) for run in RUNS):
         return None
     painted = Figure(figsize=(13, 3.4), layout="constrained")
-    *maps, of_gain = painted.subplots(1, len(SALIENCIES) + 1, sharey=True)
+    *maps, gain_axes = painted.subplots(1, len(SALIENCIES) + 1, sharey=True)
     for axes, saliency in zip(maps, SALIENCIES, strict=True):
         values = [
             [results.value(at(x, y, saliency).name, *SWAP) for x in DENSITIES] for y in COMPLETENESS
@@ -109,9 +109,9 @@ def figure(results: Results) -> Figure | None:
         [results.difference(*_finetuned(at(x, y, 1.0))[::-1], *SWAP) for x in DENSITIES]
         for y in COMPLETENESS
     ]
-    image = _map(of_gain, gains, "coolwarm", (-10, 10), "+")
-    of_gain.set_title("HN − CLIP-FT, biggest first: 100 %", loc="left", fontsize=10)
-    painted.colorbar(image, ax=of_gain, label="points")
+    image = _map(gain_axes, gains, "coolwarm", (-10, 10), "+")
+    gain_axes.set_title("HN − CLIP-FT, biggest first: 100 %", loc="left", fontsize=10)
+    painted.colorbar(image, ax=gain_axes, label="points")
     return painted
 
 

@@ -193,11 +193,11 @@ def label(run: str) -> str:
 def control(run: str) -> str:
     """The same training without the method; "" without one."""
     stem = next((run.removesuffix(end) for end in ENDS if run.endswith(end)), run)
-    of_method, _ = CONTROLS.get(run) or CONTROLS.get(stem, ("", ""))
+    base_run, _ = CONTROLS.get(run) or CONTROLS.get(stem, ("", ""))
     end = run.removeprefix(stem)
     if "_balanced" in end or end == "_random":
         end = "_permuted" if end.endswith("_permuted") else ""
-    return f"{of_method}{end}" if of_method not in ("", run) else ""
+    return f"{base_run}{end}" if base_run not in ("", run) else ""
 
 
 def seeds_of(run: str, seeds: int) -> int:

@@ -88,12 +88,12 @@ def _cost(results: Results, run: str, control: str) -> str:
 
     Of the row's device, or else of another one, which is then named.
     """
-    own, of_run = results.device(run), _milliseconds(results, run)
-    device = own if own in of_run else next(iter(sorted(of_run)), "")
-    if device not in of_run:
+    own, run_ms = results.device(run), _milliseconds(results, run)
+    device = own if own in run_ms else next(iter(sorted(run_ms)), "")
+    if device not in run_ms:
         return NONE
-    of_control = _milliseconds(results, control).get(device) if control else None
-    cost = f"{of_run[device]:.0f}" + (f" ({of_control:.0f})" if of_control else "")
+    control_ms = _milliseconds(results, control).get(device) if control else None
+    cost = f"{run_ms[device]:.0f}" + (f" ({control_ms:.0f})" if control_ms else "")
     return cost if device == own else f"{cost}, {device}"
 
 

@@ -69,7 +69,7 @@ def replace_of_paper(model: str, accuracy: str) -> str:
     """Original or augmented accuracy on REPLACE of a model of Kamath et al. 2024, in percent."""
     (value,) = {
         value.value
-        for value in published.of_model(model)
+        for value in published.model_values(model)
         if (value.source, value.full_metric) == ("hard_positives", f"{accuracy}_accuracy_macro")
     }
     return f"{value:.1f}"
@@ -88,12 +88,12 @@ def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
         runs = [run for run in planned if results.has(run)]
         yield f"## Part {part}: {study_plan.PARTS[part]}\n"
         for benchmark in results.benchmarks(runs):
-            yield f"### {benchmark}\n\n{_of_benchmark(results, runs, benchmark)}\n"
+            yield f"### {benchmark}\n\n{_benchmark_table(results, runs, benchmark)}\n"
         yield _gains(results, runs)
     results.prefer = ""
 
 
-def _of_benchmark(results: Results, runs: Sequence[str], benchmark: str) -> str:
+def _benchmark_table(results: Results, runs: Sequence[str], benchmark: str) -> str:
     """The table of a benchmark; turned if it has more metrics than runs."""
     runs = [run for run in runs if results.has(run, benchmark)]
     titles = {of.metric: of.title for of in COLUMNS.values() if of.benchmark == benchmark}

@@ -143,8 +143,8 @@ def _bases() -> Iterator[Run]:
     """Models that others start from; mean pooling, so that their loss trains the patch tokens."""
     yield Run("hard_images", PAIRS_ALONE, "clip")
     # there 800 steps on pairs teach relations in every seed
-    of_synonyms = Run("hard_images", "scenes/hard_images:steps=800", "clip")
-    yield of_synonyms.in_world("scenes-synonyms")
+    hard_images = Run("hard_images", "scenes/hard_images:steps=800", "clip")
+    yield hard_images.in_world("scenes-synonyms")
     yield Run("relations", "negclip:hard_images", "hard_images")
     yield Run("clip_mean", "scenes/clip:pooling=mean")
     yield Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean")
@@ -306,7 +306,7 @@ def _wanted() -> dict[str, Sequence[str]]:
     balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
     trained = [name for name in study_columns.OF_TABLE if OF_METHODS[name].tool == "train"]
     blind = ["clip_ft", "siglip_ft", *trained, *balanced]
-    of_hn = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_60", "_balanced_52")]
+    hn_runs = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_60", "_balanced_52")]
     return {
         "a": ("clip_ft_400", "negclip", "clip_ft_1200", "relations"),
         "b": (*hard, "relations"),
@@ -324,7 +324,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "h": ("captioner", "captioner_pooled", "captioner_any"),
         "i": ("llava", "llava_pooled"),
         "j": ("vlm2vec", "vlm2vec_plain"),
-        "k": ["clip", *_ends(of_hn, "", "_permuted"), "hn_random"],
+        "k": ["clip", *_ends(hn_runs, "", "_permuted"), "hn_random"],
         "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
         "m": ("smollm",),
         "n": [*BINDING],

@@ -73,12 +73,12 @@ CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax
 # config, its record and, where it has one of its own, the loss or head. The pages that name it are
 # generated. These numbers only fall: who adds says in the same commit what leaves.
 LINES = {
-    ("vlc_jax", "input_pipeline", "configs", "launch"): 80_241,
-    ("studies", "speed"): 5_419,
-    ("tests",): 66_120,
+    ("vlc_jax", "input_pipeline", "configs", "launch"): 80_239,
+    ("studies", "speed"): 5_257,
+    ("tests",): 66_133,
 }
-WORDS_OF_PAGES = 41_206
-FILES_OF_METHODS = {"conclip": 4, "csclip": 4, "degla": 6}
+WORDS_OF_PAGES = 41_198
+FILES_OF_METHODS = {"conclip": 3, "csclip": 4, "degla": 5}
 
 
 def module_name(path: Path) -> str:

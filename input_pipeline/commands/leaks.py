@@ -61,12 +61,12 @@ def image_names(path: Path) -> dict[str, list[str]]:
         every = _names(document)
     else:
         table = tables.open_table(path)
-        every = (name for index in range(len(table)) for name in _of_row(table[index]))
+        every = (name for index in range(len(table)) for name in _image_names(table[index]))
     names = [*dict.fromkeys(every)]
     return {"": names} if names else {}
 
 
-def _of_row(row: dict[str, Any]) -> Iterator[str]:
+def _image_names(row: dict[str, Any]) -> Iterator[str]:
     # CREPE's tables name no file; image_id alone would be COCO's in other tables
     if "image_id" in row and any("hard_negs" in column for column in row):
         yield f"VG_100K/{str(row['image_id']).removesuffix('.jpg')}.jpg"

@@ -21,11 +21,11 @@ def print_nulls(
         name = f"  {row.subset}" if row.subset else row.benchmark
         table.add_row(name, row.metric, f"{row.cases:,}", *shares)
     console.Console(width=None if sys.stdout.isatty() else 120).print(table)
-    for line in (*remarks(rows), *map(_of_images, image_rows)):
+    for line in (*remarks(rows), *map(_image_line, image_rows)):
         print(line)
 
 
-def _of_images(null: image_nulls.ImageNull) -> str:
+def _image_line(null: image_nulls.ImageNull) -> str:
     line = (
         f"{null.benchmark}: images alone: the first is told apart in {100 * null.image:.1f} % of "
         f"{null.cases:,} cases (chance {100 * null.chance:.1f})"

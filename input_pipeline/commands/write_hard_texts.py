@@ -87,7 +87,7 @@ def _read(options: argparse.Namespace) -> int:
     about = _read_request(out)
     request, path = about["request"], Path(options.captions or about["path"])
     captions = caption_files.read(path, about["column"])
-    parts.check_request(out, request, request | _of_captions(captions))
+    parts.check_request(out, request, request | _caption_facts(captions))
     answers = _answers(options.answers, request)
     results = Results(request, captions, about["asked"], answers)
     print(results.write(out, caption_files.rows(path, about["column"])))
@@ -137,13 +137,13 @@ def _request(options: argparse.Namespace, captions: Sequence[str]) -> dict[str, 
         "model": options.model,
         "form": options.form,
         "fields": {name: value for name, value in fields.items() if value is not None},
-        **_of_captions(captions),
+        **_caption_facts(captions),
         "prompt_sha256": _sha256(prompt),
         "prompt": prompt,
     }
 
 
-def _of_captions(captions: Sequence[str]) -> dict[str, Any]:
+def _caption_facts(captions: Sequence[str]) -> dict[str, Any]:
     return {"captions": len(captions), "captions_sha256": _sha256(json.dumps(captions))}
 
 

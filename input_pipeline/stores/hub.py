@@ -166,7 +166,7 @@ def _copied(address: str) -> _Copy:
     if place.published:
         row = open_clip_names.find(*place.published.split("/"))
         folder = hub_api.root() / "open_clip" / row.model / row.tag / place.revision
-        listed = _of_open_clip(place, row)
+        listed = _open_clip_files(place, row)
     else:
         folder = hub_api.root() / place.folder / place.revision
         listed = [(place, file) for file in chosen(place, hub_api.listing(place))]
@@ -222,7 +222,7 @@ def chosen(place: Address, files: Sequence[File], weights: Sequence[str] = WEIGH
     return [file for name, file in names.items() if is_needed(name)]
 
 
-def _of_open_clip(place: Address, row: open_clip_names.Row) -> list[tuple[Address, File]]:
+def _open_clip_files(place: Address, row: open_clip_names.Row) -> list[tuple[Address, File]]:
     """Weights, config and tokenizer of a published name, with their repositories."""
     files = chosen(place, hub_api.listing(place), _OF_OPEN_CLIP)
     names = {file.path for file in files}

@@ -51,7 +51,7 @@ def test_arguments_are_those_of_the_configs():
 
 @pytest.mark.parametrize("row", TRAINED, ids=lambda row: row.run)
 def test_a_row_evaluates_sets_of_its_numbers_at_the_end(row):
-    sets = {value.benchmark for value in published.of_model(row.model)}
+    sets = {value.benchmark for value in published.model_values(row.model)}
     evals = config_of(row.config, "weights=w", "path=x.tsv", "root=r").evals
     assert {options.get("reader", name) for name, options in evals.items()} & sets
     assert {options.root for options in evals.values()} == {"r"}

@@ -91,7 +91,7 @@ def test_numbers_are_fractions_whatever_was_printed():
         assert value.number == pytest.approx(scale * value.value)
     (orig,) = [
         value
-        for value in published.of_model("CLIP ViT-B/32")
+        for value in published.model_values("CLIP ViT-B/32")
         if value.full_metric == "original_accuracy" and value.table == "table 1"
     ]
     assert (orig.number, orig.origin) == (0.605, "Kamath et al., ECCV 2024, table 1")
@@ -99,17 +99,18 @@ def test_numbers_are_fractions_whatever_was_printed():
 
 def test_values_of_a_model_come_from_papers_first_and_unknown_models_name_the_nearest():
     kinds = [
-        published.sources()[value.source]["kind"] for value in published.of_model("CLIP ViT-B/32")
+        published.sources()[value.source]["kind"]
+        for value in published.model_values("CLIP ViT-B/32")
     ]
     assert kinds == sorted(kinds, key=("paper", "authors", "rerun").index)
     assert {*kinds} == {"paper", "authors", "rerun"}
     with pytest.raises(published.UnknownModelError, match="'CLIP ViT-B/32'"):
-        published.of_model("clip vit-b32")
+        published.model_values("clip vit-b32")
     # names that begin with the word, before similar ones such as ALIP
     with pytest.raises(published.UnknownModelError, match=r"models: 'CLIP ViT-B/32', 'CLIP ViT"):
-        published.of_model("clip")
+        published.model_values("clip")
     with pytest.raises(published.UnknownModelError, match=r"models: '[^']*ViT-B/32'"):
-        published.of_model("vit-b/32")
+        published.model_values("vit-b/32")
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,13 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             else:
                 config.model.text = dict(SMALL)
     return config
+
+
+def config_of(name: str, *argument: str) -> ConfigDict:
+    """The config of a name such as "llava/dcsm"."""
+    return importlib.import_module(f"vlc_jax.configs.{name}").get_config(*argument)
+
+
+def coco(name: str, argument: str = "") -> ConfigDict:
+    """The recipe of a name on COCO."""
+    return config_of(name, f"data=coco,{argument}")

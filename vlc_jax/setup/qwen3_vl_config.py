@@ -61,8 +61,8 @@ def config_of_qwen3_vl(
         config.model.image = ConfigDict(sizes["image"])
         # and what the post-processor of the tokenizer's file adds behind every text
         suffix = config.model.head.suffix + vocabulary.decode(added, special=True)
-        of_file = {"decoder": sizes["lm"], "suffix": suffix, "marks": marks}
-        config.model.head = ConfigDict({**config.model.head, **of_file})
+        head = {"decoder": sizes["lm"], "suffix": suffix, "marks": marks}
+        config.model.head = ConfigDict({**config.model.head, **head})
     return config
 
 

@@ -74,9 +74,9 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
     fields = {key: _field(config, key) for key in weights.metadata.FIELDS}
     if isinstance(model.head, BLIP):
         encoder = model.head.text_encoder
-        of_text = {f"text_{key}": getattr(encoder, key) for key in _ENCODER}
-        values |= {**of_text, "vocab_size": encoder.vocab_size}
-        fields |= dict.fromkeys(of_text, "config.model.head.encoder")
+        text_values = {f"text_{key}": getattr(encoder, key) for key in _ENCODER}
+        values |= {**text_values, "vocab_size": encoder.vocab_size}
+        fields |= dict.fromkeys(text_values, "config.model.head.encoder")
     return Metadata(values, fields, config.text.tokenizer, config.model.variant)
 
 

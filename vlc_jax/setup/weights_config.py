@@ -83,18 +83,18 @@ def completed(config: ConfigDict) -> ConfigDict:
     plain.model.name = config.model.name
     made = config.copy_and_resolve_references()
     with made.unlocked():
-        of_model = {
+        model_fields = {
             k: v for k, v in theirs.model.to_dict().items() if k not in exported_config.OF_DEVICES
         }
-        _fill(made.model, of_model | ({"name": head} if head else {}), plain.model)
-        of_text = theirs.text.to_dict()
+        _fill(made.model, model_fields | ({"name": head} if head else {}), plain.model)
+        text_fields = theirs.text.to_dict()
         if made.text.tokenizer not in (plain.text.tokenizer, theirs.text.tokenizer):
-            del of_text["tokenizer_options"]  # which another tokenizer does not have
-        _fill(made.text, of_text, plain.text)
-        of_input = {name: theirs.input[name] for name in pretrained.OF_MODEL}
+            del text_fields["tokenizer_options"]  # which another tokenizer does not have
+        _fill(made.text, text_fields, plain.text)
+        input_fields = {name: theirs.input[name] for name in pretrained.OF_MODEL}
         if made.input.crop != plain.input.crop:  # random crops in training
-            of_input["eval_crop"] = data.image_transform(theirs, is_training=False).crop
-        _fill(made.input, of_input, plain.input)
+            input_fields["eval_crop"] = data.image_transform(theirs, is_training=False).crop
+        _fill(made.input, input_fields, plain.input)
     return made.lock()
 
 
@@ -146,18 +146,18 @@ def config_of_weights(
     given: dict[str, Any] = {"family": family, "variant": variant, "activation": activation}
     if qwen3_vl_config.is_qwen3_vl(path):
         _refuse(path, "a Qwen3-VL, whose config.json", given, "qwen3_vl")
-        of_qwen = (tokenizer, image_size, context_length, instruction)
-        return qwen3_vl_config.config_of_qwen3_vl(path, *of_qwen)
+        qwen_options = (tokenizer, image_size, context_length, instruction)
+        return qwen3_vl_config.config_of_qwen3_vl(path, *qwen_options)
     if instruction is not None:
         raise UsageError(f"instruction is of Qwen3-VL-Embedding, which {path} is not: leave it out")
     given["context_length"] = context_length
     if llava_config.is_llava(path):
-        of_llava = given | {"image_size": image_size}
-        _refuse(path, "a language model with an image tower, whose config.json", of_llava)
+        refused = given | {"image_size": image_size}
+        _refuse(path, "a language model with an image tower, whose config.json", refused)
         return llava_config.config_of_llava(path, tokenizer)
     if (exported := exported_config.read(path)) is not None:
         _refuse(path, f"an exported folder, whose {exported_config.NAME}", given)
-        return _of_exported(exported, tokenizer, image_size)
+        return _exported(exported, tokenizer, image_size)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ in blip_config.FORMATS:
         _refuse(path, "a BLIP, whose folder or file", given, "blip")
@@ -172,10 +172,10 @@ def config_of_weights(
             f"{path} is an LLM2CLIP, whose texts are vectors of a language model: compute them by "
             "vlc_jax.tools.embed_text, and evaluate with a config (docs/mllm.md)"
         )
-    return _of_towers(path, arrays, format_, tokenizer, image_size, given)
+    return _two_towers(path, arrays, format_, tokenizer, image_size, given)
 
 
-def _of_towers(
+def _two_towers(
     path: str | Path,
     arrays: Mapping[str, np.ndarray],
     format_: str,
@@ -247,7 +247,7 @@ def _refuse(path: str | Path, what: str, given: Mapping[str, Any], family: str =
             raise UsageError(f"{path} is {what} determines {name}: leave {name} out; got {value!r}")
 
 
-def _of_exported(exported: ConfigDict, tokenizer: str | None, image_size: int | None) -> ConfigDict:
+def _exported(exported: ConfigDict, tokenizer: str | None, image_size: int | None) -> ConfigDict:
     """The config of an exported folder, with another tokenizer or size if there is one."""
     with exported.unlocked():
         exported.input.image_size = image_size or exported.input.image_size
@@ -307,7 +307,7 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
     texts = {name: variants.options(name)["text"] or {} for name in matches}
     matches.sort(key=lambda name: texts[name].get("context_length", 0) != sizes.context_length)
     matches.sort(key=lambda name: texts[name].get("vocab_size", 0) != sizes.vocab_size)
-    of_grid = [
+    same_grid = [
         n for n in matches if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
     ]
     if not matches:
@@ -316,7 +316,7 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
             f"{sizes.image} with patches of {sizes.patch_size}, text tower {sizes.text}; name one "
             f"as variant=..., of {', '.join(variants.VARIANTS)}"
         )
-    return (of_grid or matches)[0]
+    return (same_grid or matches)[0]
 
 
 def _use_centre_crop(config: ConfigDict, centre: str) -> None:
@@ -350,7 +350,7 @@ def _image_size(
 
 def _apply(config: ConfigDict, metadata: Mapping[str, Any], variant: str, path: str | Path) -> None:
     """Sets towers and preprocessing from the files beside the weights."""
-    of_variant = variants.options(variant)
+    variant_options = variants.options(variant)
     for part in ("image", "text"):
         for field in ("activation", "epsilon"):
             if (value := metadata.get(f"{part}_{field}")) is not None:
@@ -363,7 +363,7 @@ def _apply(config: ConfigDict, metadata: Mapping[str, Any], variant: str, path: 
         ("text_pooling", "text", "pooling", "eos"),
     )
     for key, part, field, plain in switches:
-        if key in metadata and metadata[key] != of_variant[part].get(field, plain):
+        if key in metadata and metadata[key] != variant_options[part].get(field, plain):
             config.model[part][field] = metadata[key]
     if name := weights_compatibility.normalisation(metadata, path):
         config.input.normalisation = name

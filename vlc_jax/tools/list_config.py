@@ -42,7 +42,7 @@ def text(name: str) -> str:
 
 def _numbers(model: str) -> Iterator[str]:
     """A line per benchmark and source; reruns by others only where no author has a number."""
-    values = published.of_model(model)
+    values = published.model_values(model)
     kinds = published.sources()
     shown = [value for value in values if kinds[value.source]["kind"] != "rerun"]
     shown = shown or [value for value in values if value.source != CHECKPOINTS]

@@ -24,7 +24,7 @@ def check_names(arrays: Mapping[str, np.ndarray]) -> None:
         )
 
 
-def _of_squares(matrix: np.ndarray) -> tuple[np.ndarray]:
+def _channels_last(matrix: np.ndarray) -> tuple[np.ndarray]:
     numbers = len(matrix)
     side = math.isqrt(numbers // 3)
     if 3 * side**2 != numbers or not side:
@@ -44,6 +44,6 @@ def _grid(table: np.ndarray) -> tuple[np.ndarray]:
 
 
 # A torch Linear and a flax kernel over the numbers of a patch (row, column, channel), as ours.
-TORCH_PATCHES = Codec(lambda x: _of_squares(x.T), lambda x: (x.T,))
-FLAX_PATCHES = Codec(_of_squares, lambda x: (x,))
+TORCH_PATCHES = Codec(lambda x: _channels_last(x.T), lambda x: (x.T,))
+FLAX_PATCHES = Codec(_channels_last, lambda x: (x,))
 POSITIONS = Codec(_table, _grid)

@@ -87,7 +87,7 @@ def values() -> tuple[Value, ...]:
     return *(_value(**row) for row in rows("values.csv")), *checkpoint_values()
 
 
-def of_model(model: str) -> list[Value]:
+def model_values(model: str) -> list[Value]:
     """Values of one model: papers first, then their authors elsewhere, then reruns by others.
 
     Raises UnknownModelError for a model without values.
@@ -162,7 +162,7 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     Raises:
       UnknownModelError: a model without published values; it names the nearest ones.
     """
-    values = of_model(model)
+    values = model_values(model)
     origins: dict[str, dict[str, None]] = {}
     left_out: dict[str, None] = {}
     without: dict[str, None] = {}
