@@ -36,6 +36,17 @@ def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
     assert catalogue.find_config("digits") == "digits.py"
 
 
+def test_modules_beside_a_config_are_found_behind_all_others(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", before := ["elsewhere"])
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "exp.py").touch()
+    command_line.with_config_paths(["x", "--config", "scenes/clip"])
+    assert sys.path == before
+    command_line.with_config_paths(["x", "--config=my/exp.py:steps=2"])
+    assert sys.path == ["elsewhere", str(tmp_path / "my"), str(tmp_path)]
+
+
 def test_an_unknown_config_names_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("scenes/hphn", "coco/hp_hn", "scenes/hp_hn_swap_only", "configs/scenes/hp_hn.py"):

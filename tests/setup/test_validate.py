@@ -202,6 +202,7 @@ def test_a_model_that_answers_may_be_asked():
 @pytest.mark.parametrize(
     ("losses", "message"),
     [
+        ({"gone": {"weight": 1.0}}, "unknown loss 'gone'"),
         ({"infonce": {"weight": 1.0, "directon": "both"}}, "did you mean 'direction'"),
         ({"infonce": {"weight": 1.0, "direction": "text_to_image"}}, "unknown direction"),
         ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),

@@ -1,9 +1,11 @@
 """The flag --config: a config by its path or short name, changed by --config.FIELD=VALUE."""
 
 import ast
+import os
 import re
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -210,7 +212,16 @@ def with_config_paths(argv: list[str]) -> list[str]:
             argv[index + 1] = catalogue.find_config(argv[index + 1])
         elif word.startswith(("--config=", "-config=")):
             argv[index] = f"--config={catalogue.find_config(word.partition('=')[2])}"
+    _find_modules_of((_flag(argv, "config") or "").partition(":")[0])
     return argv
+
+
+def _find_modules_of(config_file: str) -> None:
+    """Lets a project's config import modules in its folder and in the current one, which `python
+    -m` has on its path and the program vlc-jax has not."""
+    folder = Path(config_file).resolve().parent
+    if config_file and not folder.is_relative_to(catalogue.config_folder()):
+        sys.path += [each for each in (str(folder), os.getcwd()) if each not in sys.path]
 
 
 def _flag(argv: list[str], name: str) -> str | None:

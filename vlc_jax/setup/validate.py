@@ -79,9 +79,7 @@ def check(config: ConfigDict, mode: str) -> None:
     interpolation_shares(config)
     if mode == "train" and config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
-    for name, options in config.losses.items():
-        losses.row(name, dict(options))
-    # in training only: an evaluated run may be of a version whose losses had other options
+    # in training only: a run is evaluated without its losses, which may be another project's
     if mode in ("train", "plan"):
         losses.check(configured_losses(config), 1 + config.input.hard_images)
         check_pairs(config)
