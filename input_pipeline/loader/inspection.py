@@ -55,7 +55,8 @@ class Report:
       "negatives" and with "positives"; of "captions" and of these "several_lines"; of texts that
       are "markers"; with a tokenizer of "tokens", "unknown_tokens" and of "full_captions", which
       reach the context length.
-    first: name of such a count -> the first one, with the id of its record.
+    first: name of such a count -> the first one, with the id of its record; "caption", and "other":
+      the first that differs from it.
     kinds: "SIDE/KIND" -> hard texts.   sampled: usable records spread over the source.   spare:
       other ones, in place of bad ones.   text_versions: of stored texts.
     """
@@ -78,7 +79,7 @@ class Report:
         return dataclasses.replace(
             self,
             wordless=self.wordless or later.wordless,
-            first=later.first | self.first,
+            first={"other": later.first.get("caption", "")} | later.first | self.first,
             last_bad=later.last_bad or self.last_bad,
             sampled=self.sampled + later.sampled,
             spare=(self.spare + later.spare)[:_SAMPLES],
@@ -196,6 +197,11 @@ class Report:
             lines.append(
                 f"{counts['full_captions'] / captions:.0%} of the captions reach the context "
                 f"length of {self.context_length} tokens and may be cut"
+            )
+        if self.first.get("other", "") in ("", self.first.get("caption")) and captions > 1:
+            lines.append(
+                f"all {captions:,} captions are {self.first['caption']!r:.60}: nothing can be "
+                "learned from them; is it the right caption_column?"
             )
         count = counts["several_lines"]
         if 0 < count <= max(1, _LINES_WARNING * captions):
@@ -353,6 +359,9 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
     if several := sum(isinstance(text, str) and "\n" in text for text in texts):
         counts["several_lines"] += several
         report.first.setdefault("several_lines", record.id)
+    for text in map(str, texts):
+        if text != report.first.setdefault("caption", text):
+            report.first.setdefault("other", text)
     report.words.update(len(str(text).split()) for text in texts)
     if record.image is None:
         counts["without_image"] += 1

@@ -261,7 +261,8 @@ class Records:
         return self._total
 
     def __getitem__(self, index):
-        caption = "a red circle" if (index + 1) % self._step else "  "
+        caption = "a red circle" if index else "red a circle"
+        caption = caption if (index + 1) % self._step else "  "
         return Record(f"r{index}", np.zeros((8, 8, 3), np.uint8), [caption])
 
 
@@ -300,6 +301,18 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
     assert "100% of the tokens stand for words unknown to the tokenizer" in text
     assert "100% of the captions reach the context length of 4" in text
     assert "warning" not in str(previewed(Records(10, 100)))
+
+
+def test_captions_that_are_all_the_same_are_warned_of():
+    def seen(*captions):
+        records = [Record(str(i), PIXELS, [text]) for i, text in enumerate(captions)]
+        return inspection.inspect(records)
+
+    same, other = seen("a dog", "a dog"), seen("a cat", "a cat")
+    line = "all 4 captions are 'a dog': nothing can be learned"
+    assert any(line in warning for warning in same.merged(same).warnings())
+    for report in (seen("a dog"), seen("a dog", "a cat"), same.merged(other)):
+        assert not report.warnings()
 
 
 def test_texts_padded_with_their_end_token_are_not_cut():
@@ -363,7 +376,7 @@ def test_a_few_captions_of_several_lines_are_named(photos, capsys, rows, warns):
 @pytest.mark.parametrize("marker", ["###", "None", " nan "])
 def test_markers_of_missing_texts_are_counted(marker):
     negatives = [["a cat", marker], [marker], ["", "a banana"], ["nine, no. 3"]]
-    rows = [Record(f"r{k}", PIXELS, ["a dog"], [each]) for k, each in enumerate(negatives)]
+    rows = [Record(f"r{k}", PIXELS, [f"a dog {k}"], [each]) for k, each in enumerate(negatives)]
     (warning,) = preview(rows, None, None).warnings()
     assert f"2 captions and hard texts say nothing, first {marker.strip()!r} of r0" in warning
 
