@@ -192,7 +192,7 @@ def run(stop: StopSignal) -> int:
         if TOPOLOGY.present or STEP.present or SEARCH.present:
             raise UsageError("--plan_topology, --plan_step and --plan_search are for --mode plan")
         if not WORKDIR.value:  # "": of a variable of the shell that is not set
-            raise UsageError("--workdir DIR, the folder of the run, is missing; --help lists all")
+            raise UsageError("--workdir DIR is missing, the folder of the run; --help lists all")
         folder = absolute(WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")

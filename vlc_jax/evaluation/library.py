@@ -17,7 +17,7 @@ from vlc_jax.evaluation import foreign_models
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.evaluators import Abilities, Scorer, foreign
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.benchmarks import READERS, protocol_of
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, protocol_of
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.run import workdir_files
 from vlc_jax.run.environment import environment
@@ -178,8 +178,8 @@ def _setups(
             key: str(value) if isinstance(value, os.PathLike) else value
             for key, value in {**options, **own}.items()
         }
-        reader = READERS[known("benchmark", given.get("reader", name), READERS)]
-        if root is not None and hasattr(reader, "origin"):
+        reader = known("benchmark", given.get("reader", name), READERS)
+        if root is not None and reader in PUBLISHED:
             given, has_root = {"root": str(root), **given}, True
         setups[name] = data.benchmark(f"benchmark {name}", name, given)
     if root is not None and not has_root:
