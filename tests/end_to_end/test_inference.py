@@ -289,6 +289,7 @@ def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
     means = np.stack([mean / np.linalg.norm(mean) for mean in means])
     np.testing.assert_allclose(found, model.embed_images(GREYS) @ means.T, atol=1e-5)
     assert model.zero_shot([], ["red"]).shape == (0, 1)
+    assert model._encodable([" a cat\n"]) == ["a cat"]  # as captions of records
 
 
 def test_negation_changes_the_scores_of_texts_that_negate_alone(tiny):

@@ -35,7 +35,7 @@ from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
 from vlc_jax.evaluators import negation as negations
 from vlc_jax.input_pipeline.case import Benchmark
-from vlc_jax.input_pipeline.record import Caption
+from vlc_jax.input_pipeline.record import Caption, trimmed
 from vlc_jax.input_pipeline.sources import prompt_texts
 from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
@@ -391,8 +391,9 @@ class Model:
         return Answers(self._setup)
 
     def _encodable(self, texts: Sequence[Caption]) -> list[Caption]:
-        """The texts; with precomputed text vectors, vectors of missing texts are computed first."""
-        texts = as_texts(texts)
+        """The texts as records have them, without white space at their ends; with precomputed text
+        vectors, vectors of missing texts are computed first."""
+        texts = trimmed(as_texts(texts))
         # forget: a model that is loaded for days must not keep every text
         self._setup.tokenizer.require(texts, forget=True)
         return texts

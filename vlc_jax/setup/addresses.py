@@ -96,6 +96,8 @@ def started_elsewhere(config: ConfigDict, workdir: Path | str, error: object = "
     paths = [(k, v) for k, v in _strings("", config.to_dict()) if "/" in v or "." in v]
     paths = [(k, v) for k, v in paths if "://" not in v and not os.path.exists(v)]
     for name, value in paths:
+        if error and value not in str(error):
+            continue  # the error is of something else
         if not os.path.isabs(value) and os.path.exists(Path(folder) / value):
             return (
                 f"; the run was started in {folder}, where config.{name}={value} is: go there, or "
