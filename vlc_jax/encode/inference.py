@@ -393,10 +393,10 @@ class Model:
     def _encodable(self, texts: Sequence[Caption]) -> list[Caption]:
         """The texts as records have them, without white space at their ends; with precomputed text
         vectors, vectors of missing texts are computed first."""
-        texts = trimmed(as_texts(texts))
+        listed: list[Caption] = trimmed(as_texts(texts))
         # forget: a model that is loaded for days must not keep every text
-        self._setup.tokenizer.require(texts, forget=True)
-        return texts
+        self._setup.tokenizer.require(listed, forget=True)
+        return listed
 
     def _pooled(self, items: Sequence[Any], method: str) -> np.ndarray:
         """Pooled features of all items by a method of Scorer."""
