@@ -49,7 +49,7 @@ def path_names(params: Any) -> Any:
     )
 
 
-def multipliers(params: Any, rules: Sequence[tuple[str, float]]) -> Any:
+def multipliers(params: Any, rules: Sequence[Sequence[Any]]) -> Any:
     """A tree of learning rate multipliers, by the first rule whose regex matches the whole path.
 
     Parameters without a matching rule have 1. Raises UsageError for a rule that matches no
@@ -101,7 +101,7 @@ class AdamW(NamedTuple):
     eps: float = 1e-6
     clip_norm: float | None = None
     decay_exclude: str = ""
-    learning_rate_multipliers: Sequence[tuple[str, float]] = ()
+    learning_rate_multipliers: Sequence[Sequence[Any]] = ()  # (regex, factor); lists from JSON
     mu_dtype: str = "float32"
 
 
