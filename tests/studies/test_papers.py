@@ -137,7 +137,7 @@ def test_rows_for_which_nothing_is_given_say_what_they_need():
 
 
 def test_the_second_of_two_stages_of_a_llava_is_evaluated(tmp_path):
-    runs = papers.of_seeds(full_size().runs, 2)
+    runs = papers.seeded(full_size().runs, 2)
     commands = {run.name: study.command(run, tmp_path, ()) for run in runs}
     for name, first in (("llava_cls", "llava_cls_stage1"), ("llava_rp", "llava_lora_stage1")):
         words = commands[f"{name}-1"]
