@@ -313,8 +313,8 @@ def test_the_readme_is_short_and_begins_with_own_photos():
     assert program in screen
     assert len(program.splitlines()) <= 10
     lines = commands("README.md")
-    assert any(line.startswith("vlc-jax --config records:path=my_photos/") for line in lines)
-    assert any("method=" in line and "init_from=" in line for line in lines)
+    first = "vlc-jax --config finetune:weights=ViT-B-32@openai,data=my_photos/"
+    assert any(line.startswith(first) and "method=" in line for line in lines)
 
 
 def test_the_makefile_runs_the_documented_demo():
