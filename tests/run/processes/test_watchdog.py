@@ -50,7 +50,7 @@ def test_a_hang_of_another_process_leaves_stacks_here_too(tmp_path, ended, capfd
         found.append((31, "process 1 of 2 ended with 31, and so does this one"))
         assert ended.wait(30)
     assert ended.code == 31
-    assert "test_when_another_process_hangs" in (tmp_path / "stacks.txt").read_text()
+    assert "test_a_hang_of_another_process" in (tmp_path / "stacks.txt").read_text()
     assert capfd.readouterr().err.startswith("Peer: process 1 of 2 ended with 31, and so does")
 
 
