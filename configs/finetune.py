@@ -6,7 +6,7 @@
     finetune:weights=hf://openai/clip-vit-base-patch32,data=my.csv,method=hp_hn,frozen=image
 
 Evaluates retrieval on images that are kept from training, and SugarCrepe where root has its files,
-before the first step, after every epoch and at the end.
+before the first step, after every epoch (of 4,096 images or more, every 500 steps) and at the end.
 
 Arguments: weights (MODEL@TAG of open_clip, hf://OWNER/NAME, a file or folder of OpenAI, open_clip,
 Hugging Face or big_vision, an exported folder, or the workdir of a run); tokenizer (its file or
@@ -38,14 +38,16 @@ from vlc_jax.configs.common import arguments, pretrained
 
 # option -> usual names of its column, which are compared in lower case
 COLUMNS = {
-    "image": ("image", "filepath", "file_path", "image_path", "path", "file_name", "filename"),
-    "caption": ("caption", "captions", "title", "text", "sentence"),
+    "image": ("image", "filepath", "file_path", "image_path", "path", "file_name", "filename",
+              "file", "image_name", "img", "picture"),
+    "caption": ("caption", "captions", "title", "text", "sentence", "description", "txt"),
     "negatives": ("negatives", "negative", "negative_captions", "negative_caption", "neg_caption",
                   "hard_negatives", "hard_negative"),
     "positives": ("positives", "positive", "positive_captions", "positive_caption", "pos_caption",
                   "hard_positives", "hard_positive"),
 }  # fmt: skip
 BATCH = 256  # NegCLIP's
+LARGE_EVERY = 500  # steps between evaluations of a table whose images are not all counted
 ADAPTED = ".*/(query|value)/kernel"
 SUGARCREPE = ("sugar_crepe", os.path.join("coco", "val2017"))  # in root
 
@@ -66,7 +68,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
     if argument and not (args.weights and args.data):
         raise ValueError("finetune needs weights=NAME_OR_PATH and data=TABLE")
     config = default.get_config()
-    images = int(records.count_images(args.data) * (1 - args.holdout))
+    count = records.count_images(args.data)
+    is_small, images = count < records.ENOUGH, int(count * (1 - args.holdout))
     with config.unlocked():
         config.init_from = address(args.weights) or None
         config.input.crop = "random_resized"
@@ -74,15 +77,14 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             config.text.tokenizer_options.path = args.tokenizer
         config.steps, config.epochs = placeholder(int), float(args.epochs)
         config.batch_size = args.batch or min(BATCH, 1 << max(images, 1).bit_length() - 1)
-        steps = max(1, images // config.batch_size)  # of an epoch
-        config.eval.every = config.checkpoint.every = steps
-        config.optimizer.warmup_steps = min(50, args.epochs * steps // 10)
-        small = 1e-5 if images < records.ENOUGH * (1 - args.holdout) else 5e-6
+        steps = max(1, images // config.batch_size)  # of an epoch, if all images were counted
+        config.eval.every = config.checkpoint.every = steps if is_small else LARGE_EVERY
+        config.optimizer.warmup_steps = min(50, args.epochs * steps // 10) if is_small else 50
         source = pretrained.source_of(args.data, args.images)
         is_table = source["source"] == "records"
         split = {"holdout": args.holdout} if is_table else {}
-        found = find_columns(args) if is_table else {}
-        pretrained.read(config, source, **split, **{f"{k}_column": v for k, v in found.items()})
+        columns = find_columns(args) if is_table else {}
+        pretrained.read(config, source, **split, **{f"{k}_column": v for k, v in columns.items()})
         if is_table and args.holdout:
             config.evals.retrieval = {"split": "validation"}
         use_sets(config, args)
@@ -95,8 +97,9 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             config.model.logit_scale_max = None  # published scales are about 117
         elif args.method != "clip_ft":
             records.use_method(config, args.method, args.tagger)
-        use_own_texts(config, args.method, found)
-        config.optimizer.learning_rate = args.learning_rate or (1e-4 if args.lora else small)
+        use_own_texts(config, args.method, columns)
+        rate = 1e-4 if args.lora else 1e-5 if is_small else 5e-6
+        config.optimizer.learning_rate = args.learning_rate or rate
         if args.lora:
             config.lora.update({"targets": ADAPTED, "rank": args.lora, "alpha": float(args.lora)})
         if args.frozen:
@@ -119,27 +122,29 @@ def address(weights: str) -> str:
 
 
 def is_siglip(weights: str) -> bool:
-    """True if the name, or config.json in the folder, says SigLIP."""
+    """True if the name, or config.json in the folder, says SigLIP; of a run, its losses."""
     try:
         with open(os.path.join(weights, "config.json"), encoding="utf-8") as file:
-            return str(json.load(file).get("model_type")).startswith("siglip")
-    except (OSError, ValueError, AttributeError):
+            config = json.load(file)
+        is_named = str(config.get("model_type")).startswith("siglip")
+        return is_named or "sigmoid" in config.get("losses", {})
+    except (OSError, ValueError, AttributeError, TypeError):
         return "siglip" in os.path.basename(weights).lower()
 
 
 def find_columns(args: arguments.SimpleNamespace) -> dict[str, str]:
     """Columns of the table: the arguments, else the first usual name that it has."""
     known = {name.lower(): name for name in column_names(args.data)}
-    found = {}
+    columns = {}
     for option, usual in COLUMNS.items():
-        given = getattr(args, f"{option}_column")
-        names = [given] if given else [known[name] for name in usual if name in known]
-        if names and given != "none":
-            found[option] = names[0]
-    if found and known:
-        said = ", ".join(f"{option}={name}" for option, name in found.items())
-        print(f"{args.data}: columns {said}", file=sys.stderr)
-    return found
+        argument = getattr(args, f"{option}_column")
+        names = [argument] if argument else [known[name] for name in usual if name in known]
+        if names and argument != "none":
+            columns[option] = names[0]
+    if columns and known:
+        listing = ", ".join(f"{option}={name}" for option, name in columns.items())
+        print(f"{args.data}: columns {listing}", file=sys.stderr)
+    return columns
 
 
 def column_names(path: str) -> list[str]:
@@ -162,13 +167,13 @@ def column_names(path: str) -> list[str]:
         return []
 
 
-def use_own_texts(config: ConfigDict, method: str, found: dict[str, str]) -> None:
+def use_own_texts(config: ConfigDict, method: str, columns: dict[str, str]) -> None:
     """Hard texts of the table's columns in place of the method's rules."""
     for side in ("negatives", "positives"):
-        if side not in found:
+        if side not in columns:
             continue
         if not config.input[side].count:
-            print(f"the column {found[side]!r} is not used: method={method} has no {side}",
+            print(f"the column {columns[side]!r} is not used: method={method} has no {side}",
                   file=sys.stderr)  # fmt: skip
             continue
         count = 1 if side == "positives" else config.input[side].count

@@ -137,7 +137,7 @@ class Results:
         return self._of(f"{run}-0").device
 
     def by_device(self, name: str) -> dict[str, Kept]:
-        """What is kept of a run with its seed, of each device that trained it."""
+        """The values of a run with its seed, by the device that trained it."""
         return self._values.get(name, {})
 
     def benchmarks(self, runs: Sequence[str]) -> list[str]:

@@ -197,7 +197,9 @@ def _crop(stored: Image.Image, crop: Crop) -> Image.Image:
         logging.getLogger(__name__).warning(
             "the box %s of %s reaches beyond its %d x %d pixels and is black there, like other "
             "such boxes of this folder",
-            *(crop.box, _name(crop.image), *stored.size),
+            crop.box,
+            _name(crop.image),
+            *stored.size,
         )
     return stored.crop(crop.box)
 

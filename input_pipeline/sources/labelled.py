@@ -137,7 +137,7 @@ def _objectnet(folder: Path) -> dict[str, str]:
 
 
 def _read_file(file: Path, read: Callable[[Path], Any]) -> Any:
-    """What `read` makes of a file; () without it. Its ValueErrors become DataErrors."""
+    """The value of `read` of a file; () without one. Its ValueErrors become DataErrors."""
     try:
         return read(file) if file.is_file() else ()
     except ValueError as error:

@@ -33,7 +33,10 @@ _TAGS = ("generation", "etag", "ETag", "md5Hash", "content_md5", "mtime", "last_
 
 
 class Stamp(NamedTuple):
-    """Of a file or an object.   size: bytes.   tag: changes whenever the content changes."""
+    """Size and version of a file or object.
+
+    size: bytes.   tag: changes whenever the content changes.
+    """
 
     size: int
     tag: str

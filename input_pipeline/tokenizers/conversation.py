@@ -53,7 +53,7 @@ class Template:
         return Conversation.scored(self.question.replace("{}", caption), self.answer)
 
     def changed(self) -> dict[str, str]:
-        """What fingerprints name: the fields that differ from Vicuna 1.5's."""
+        """Fields of a fingerprint: those that differ from Vicuna 1.5's."""
         fields = dataclasses.asdict(self) | {"before": ""}
         asked = {name: fields.pop(name) for name in ("question", "answer")}
         default = Template()

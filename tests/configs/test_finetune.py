@@ -8,6 +8,7 @@ import pytest
 from tests.support import helpers, small_models
 from vlc_jax import models
 from vlc_jax.configs import finetune, records
+from vlc_jax.input_pipeline.sources import row_records
 from vlc_jax.setup import exported_config, resolve
 
 HEADER = ["filepath", "Title", "negative_caption", "pos_caption"]
@@ -80,6 +81,21 @@ def test_a_tower_is_frozen(weights, table, frozen, trained):
     assert parameters.trained_shapes().keys() == {trained, "logit_scale"}
 
 
+@pytest.mark.parametrize(
+    ("images", "rate", "every"), [(4000, 1e-5, 3600 // 256), (4096, 5e-6, 500), (9000, 5e-6, 500)]
+)
+def test_rate_and_evaluations_go_by_the_size_of_the_table(tmp_path, images, rate, every):
+    rows = (f"{n}.jpg,a dog" for n in range(images))
+    (tmp_path / "my.csv").write_text("\n".join(["image,caption", *rows]))
+    made = finetune.get_config(f"weights=runs/clip,data={tmp_path / 'my.csv'}")
+    assert (made.optimizer.learning_rate, made.eval.every) == (rate, every)
+
+
+def test_usual_names_are_those_that_records_suggests():
+    for option in ("image", "caption"):
+        assert {*row_records.USUAL_NAMES[f"{option}_column"]} < {*finetune.COLUMNS[option]}
+
+
 def test_lora_trains_queries_and_values(weights, table):
     lora = config(weights, table, ",lora=4")
     assert (lora.lora.rank, lora.lora.alpha, lora.optimizer.learning_rate) == (4, 4.0, 1e-4)
@@ -128,7 +144,8 @@ def test_columns_of_a_table(tmp_path, name, text, names):
 
 
 def test_siglip_has_its_loss(tmp_path, table):
-    (tmp_path / "config.json").write_text('{"model_type": "siglip"}')
-    assert [*config(tmp_path, table).losses] == ["sigmoid"]
+    for text in ('{"model_type": "siglip"}', '{"losses": {"sigmoid": {"weight": 1.0}}}'):
+        (tmp_path / "config.json").write_text(text)
+        assert [*config(tmp_path, table).losses] == ["sigmoid"]
     with pytest.raises(ValueError, match="the weights are SigLIP's"):
         config("hf://google/siglip2-base", table, ",method=hn")

@@ -1,4 +1,4 @@
-"""What a config is, and the published numbers of its rows: vlc-jax --list NAME.
+"""Description of a config with the published numbers of its rows: vlc-jax --list NAME.
 
 The numbers are those of vlc_jax/report/published, of the models that configs/common/methods names
 for the config.
