@@ -20,19 +20,10 @@ def cross_entropy(logits):
     return -np.log((shares * diagonal).sum(1)).mean(), (shares - diagonal) / len(logits)
 
 
-@pytest.mark.slow
-def test_eight_images_and_sixteen_texts_are_contrasted():
-    """Images choose among 16 texts, the 8 matched texts among the images."""
-    rng = np.random.default_rng(4)
-    sub_batches, count = 2, 16
-
-    def normal(*shape):
-        return rng.normal(size=shape).astype("f4")
-
-    head = {"num_functional_words": 0, "hidden": 32}
-    model = models.build("dcsm", "mini", head=head, logit_scale_init=1.0)
-    patches, length, embed = model.head.patches, model.head.length, model.image.embed
-    batch = {
+def features(head, embed, count, normal):
+    """Stored features of pairs with a hard negative each."""
+    patches, length = head.patches, head.length
+    return {
         "image_pooled": normal(count, embed),
         "image_tokens": normal(count, patches, embed),
         "text": np.zeros((count, length), np.int32),
@@ -45,6 +36,20 @@ def test_eight_images_and_sixteen_texts_are_contrasted():
         "mask": np.ones(count, bool),
         "stop": np.zeros(count, bool),
     }
+
+
+@pytest.mark.slow
+def test_eight_images_and_sixteen_texts_are_contrasted():
+    """Images choose among 16 texts, the 8 matched texts among the images."""
+    rng = np.random.default_rng(4)
+    sub_batches, count = 2, 16
+
+    def normal(*shape):
+        return rng.normal(size=shape).astype("f4")
+
+    head = {"num_functional_words": 0, "hidden": 32}
+    model = models.build("dcsm", "mini", head=head, logit_scale_init=1.0)
+    batch = features(model.head, model.image.embed, count, normal)
     config = default.get_config()
     with config.unlocked():
         config.batch_size, config.sub_batches = count, sub_batches
