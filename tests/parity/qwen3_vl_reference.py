@@ -107,7 +107,8 @@ def main(out: Path) -> None:
         return torch.nn.functional.normalize(hidden.last_hidden_state[0, -1], dim=-1)
 
     rows = {
-        "texts": [(text, None) for text in TEXTS],
+        # a loaded model strips its texts
+        "texts": [(text.strip(), None) for text in TEXTS],
         "images": [(picture(grid), i) for i, grid in enumerate(grids)],
         "questions": [(picture(grids[i]) + text, i) for i, text in enumerate(QUESTIONS)],
     }
