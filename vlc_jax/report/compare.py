@@ -266,7 +266,7 @@ def _cell(line: Line, index: int, is_narrow: bool) -> Content:
         remark = f" ({remark})"
     return [
         Span(table.number(row, row.value), "bold"),
-        Span(table.BLIND if row.verdict == "blind" else "", "blind"),
+        Span(row.sign, row.verdict),
         Span(remark, verdict.replace(" ", "-")),
         BREAK,
         Span(table.interval(row), "muted"),
