@@ -63,7 +63,7 @@ def test_trackio_shows_the_curves_and_resumes(tmp_path, monkeypatch):
     assert [(row["step"], row["train/loss"]) for row in rows] == [(1, 1.0), (2, 0.5)]
 
 
-WANDB = '''
+WANDB = """
 calls = []
 
 
@@ -79,7 +79,7 @@ def init(entity=None, project=None, dir=None, id=None, name=None, config=None,
          allow_val_change=None, mode=None, resume=None):
     calls.append(("init", project, name, id, config, allow_val_change, mode, resume))
     return Run()
-'''
+"""
 
 
 def test_wandb_gets_the_curves_and_a_resume_its_run(tmp_path, monkeypatch):

@@ -9,12 +9,22 @@ values appear next to ours; with `train`, results are split by the bindings of t
 (`overlap`). Reads files of workdirs only: neither JAX nor the models are imported.
 """
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, table, to_terminal
+from vlc_jax.report import (
+    compare,
+    paired,
+    paper,
+    read_workdir,
+    table,
+    to_latex,
+    to_markdown,
+    to_terminal,
+)
 from vlc_jax.report import published as published_values
 from vlc_jax.report.blocks import Table
 from vlc_jax.report.published import UnknownModelError
@@ -23,13 +33,17 @@ from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 if TYPE_CHECKING:
     from vlc_jax.input_pipeline.hard_texts.bindings import Training
 
+FORMATS = ("csv", "json", "latex", "markdown")
 __all__ = [
+    "FORMATS",
     "NoCasesError",
     "NotAWorkdirError",
     "UnknownModelError",
     "print_comparison",
     "print_mixtures",
     "print_table",
+    "records",
+    "table_text",
     "write",
     "write_cases",
     "write_comparison",
@@ -137,6 +151,35 @@ def write_cases(
     return cases.write(runs, folder or default, benchmarks)
 
 
+def table_text(
+    paths: Sequence[Path], form: str, published: str = "", train: "Training | None" = None
+) -> tuple[str, list[str]]:
+    """Results of workdirs as one of FORMATS, and notes on them.
+
+    latex, markdown: the table of a paper (`paper.to_tables`). csv, json: `paper.records`.
+    Raises as `write_comparison`, and ValueError for a workdir without results.
+    """
+    runs, names = _read_evaluated(paths), compare.names(paths)
+    beside = _add(runs, published, train)
+    results = compare.newest_results(runs)
+    notes = [*paper.missing(names, runs), *compare.stale(names, results)]
+    notes += [*compare.not_same(results), *beside]
+    notes += dict.fromkeys(note for each in results for note in table.notes(each.values()))
+    if form in ("csv", "json"):
+        write = {"csv": paper.to_csv, "json": paper.to_json}[form]
+        return write(paper.records(names, runs)), notes
+    tables = paper.to_tables(names, runs, published)
+    if form == "markdown":
+        return to_markdown.render(tables, Path()), notes
+    command = f"vlc-jax report {shlex.join(map(str, paths))} --format latex"
+    return to_latex.render(tables, command), notes
+
+
+def records(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """`paper.records` of workdirs; raises as `table_text`."""
+    return paper.records(compare.names(paths), _read_evaluated(paths))
+
+
 def print_comparison(
     paths: Sequence[Path], published: str = "", train: "Training | None" = None
 ) -> None:
@@ -173,6 +216,14 @@ def _split(
     from vlc_jax.report import overlap
 
     return overlap.add(run, results, train)
+
+
+def _read_evaluated(paths: Sequence[Path]) -> list[read_workdir.Run]:
+    runs = _read_all(paths)
+    for path, run in zip(paths, runs, strict=True):
+        if not run.evaluations:
+            raise ValueError(f"{path} has no results yet: vlc-jax --mode eval --workdir {path}")
+    return runs
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

@@ -4,7 +4,8 @@ Two models with accuracies of 70 and 72 % on 1,000 cases have overlapping interv
 exactly one of them is right decide which is better.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -19,6 +20,13 @@ POWER = NormalDist().inv_cdf(0.8)
 # − first: difference to the first run; visible: `Difference.detectable`
 HEADER = ("benchmark", "metric", "run", "− first", "95 %", "p")
 HEADER += ("only first", "only it", "n", "visible")
+# fields of a case in scores.jsonl of pairs whose metric is not `Display.correct`
+FIELDS: dict[str, tuple[str, ...]] = {
+    "text_score": ("correct",),
+    "image_score": ("image_score",),
+    "group_score": ("correct", "image_score"),
+}
+Decisions = dict[str, tuple[bool, str]]  # case -> is_right, image
 
 
 class Difference(NamedTuple):
@@ -150,19 +158,24 @@ def lines(runs: Sequence[Run]) -> list[Line]:
     differences = []
     for benchmark, result in results[0].items():
         metric = display.of(result).correct
-        first = _decisions(runs[0], benchmark, result) if metric else {}
+        first = decisions(result, score_rows(runs[0], benchmark, result)) if metric else {}
         for index in range(1, len(runs)):
             other = results[index].get(benchmark)
             if not first or other is None or not compare.same_cases(result, other):
                 continue
-            second = _decisions(runs[index], benchmark, other)
-            ids = [case for case in first if case in second]
-            # a subset of shared cases would be another benchmark
-            if len(ids) == len(first) == len(second):
-                right = [[part[case][0] for case in ids] for part in (first, second)]
-                difference = differ(*map(np.array, right), [first[case][1] for case in ids])
+            second = decisions(other, score_rows(runs[index], benchmark, other))
+            if difference := between(first, second):
                 differences.append(Line(table.name_of(result), metric, index, difference))
     return differences
+
+
+def between(first: Decisions, second: Decisions) -> Difference | None:
+    """Difference of decisions; None unless they are of the same cases."""
+    # a subset of shared cases would be another benchmark
+    if not first or first.keys() != second.keys():
+        return None
+    right = [[part[case][0] for case in first] for part in (first, second)]
+    return differ(*map(np.array, right), [image for _, image in first.values()])
 
 
 def to_table(names: Sequence[str], lines: Sequence[Line]) -> Table:
@@ -202,20 +215,31 @@ def _points(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "−")
 
 
-def _decisions(run: Run, benchmark: str, result: Mapping[str, Any]) -> dict[str, tuple[bool, str]]:
-    """Case -> (is_right, image) of a benchmark's newest result; {} if any case lacks them.
+def decisions(
+    result: Mapping[str, Any], rows: Iterable[dict[str, Any]], metric: table.Row | None = None
+) -> Decisions:
+    """The decisions behind a metric, by default `Display.correct`; {} if any case lacks them.
 
     {} also where a tied case does not count as an error: it is neither right nor wrong, and its
     flag `correct`, False, would contradict the accuracy above.
+
+    result: of a benchmark.   rows: of its scores.jsonl.
     """
     details = result.get("details")
     is_strict = not isinstance(details, dict) or details.get("tie", "strict") == "strict"
-    decisions = {}
-    for row in score_rows(run, benchmark, result):
-        correct, case = row.get("correct"), row.get("id")
-        if not isinstance(correct, bool) or not isinstance(case, str):
+    fields, group = ("correct",), ""
+    if metric is not None:
+        stem, _, group = metric.metric.partition("/")
+        is_correct = dataclasses.replace(metric, metric=stem).label == metric.display.correct
+        fields = FIELDS.get(stem, ("correct",) if is_correct else ())
+    found = {}
+    for row in rows:
+        flags, case, label = [row.get(name) for name in fields], row.get("id"), row.get("group")
+        if not flags or not all(isinstance(flag, bool) for flag in flags):
             return {}
-        if row.get("tie") is True and not is_strict:
+        if not isinstance(case, str) or (row.get("tie") is True and not is_strict):
             return {}
-        decisions[case] = (correct, str(row.get("image", case)))
-    return decisions
+        labels = [f"{k}={v}" for k, v in label.items()] if isinstance(label, dict) else [label]
+        if not group or group in labels:
+            found[case] = (all(flags), str(row.get("image", case)))
+    return found

@@ -175,7 +175,6 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
     return list(by_metric.values())
 
 
-
 class Mark(NamedTuple):
     """A verdict of a row in tables and figures: its sign, what it is about (a column), meaning."""
 
@@ -187,7 +186,7 @@ class Mark(NamedTuple):
 MARKS = {  # verdict -> mark
     "at": Mark("≈", "chance", "chance lies inside the 95 % interval"),
     "below": Mark("≺", "chance", "worse than chance"),
-    "blind": Mark("◇", "blind", "the 95 % interval reaches blind"),
+    "blind": Mark("◇", "blind", "the 95 % interval reaches blind: such a value needs no image"),
     "below-blind": Mark("◆", "blind", "the whole 95 % interval lies below blind"),
 }
 LEGEND = (
@@ -200,7 +199,6 @@ NULLS = {
     "ceiling": "ceiling: the best score of a bag of words",
     "human": "human: published",
 }
-_WITHOUT_IMAGE = "such values can be had without the image"
 _GROUNDED = "grounded: over the cases that the blind classifier does not get right"
 
 
@@ -221,7 +219,6 @@ def null_legend(rows: Iterable[Row]) -> str:
     verdicts = {row.verdict for row in rows}
     sentences = [f"{mark.sign} {mark.meaning}" for key, mark in MARKS.items() if key in verdicts]
     sentences += [NULLS[name] for name in nulls_of(rows)]
-    sentences += [_WITHOUT_IMAGE] if verdicts & {"blind", "below-blind"} else []
     sentences += [_GROUNDED] if any(row.is_grounded for row in rows) else []
     return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 

@@ -151,6 +151,17 @@ def checkpoint_values() -> Iterator[Value]:
             yield _value(row[name], model=row["model"], **score, **origin)
 
 
+@functools.cache
+def printed() -> dict[tuple[str, str], list[str]]:
+    """(benchmark, protocol) -> metrics in published tables, with their groups, in their order."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in (*rows("values.csv"), *rows("checkpoint_scores.csv")):
+        metric = f"{row['metric']}/{row['subset']}" if row["subset"] else row["metric"]
+        metrics = found.setdefault((row["benchmark"], row["protocol"]), [])
+        metrics += [metric] if metric not in metrics else []
+    return found
+
+
 def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     """Adds the published values of `model` to matching metrics of results, as their field "paper".
 
@@ -244,11 +255,11 @@ def is_same(row: table.Row, value: Value) -> bool:
     """True if a published value of the same benchmark has our metric, protocol and number of
     decisions; an unpublished number matches any."""
     is_score = value.unit == "cosine"
-    named_alike = (value.full_metric, value.protocol) == (_full_metric(row), row.protocol)
+    named_alike = (value.full_metric, value.protocol) == (full_metric(row), row.protocol)
     return named_alike and value.count in (None, row.count) and is_score == (row.unit == "score")
 
 
-def _full_metric(row: table.Row) -> str:
+def full_metric(row: table.Row) -> str:
     """Metric as named by published values: a group "subset=swap_obj" without its kind."""
     name, slash, group = row.metric.partition("/")
     return name + slash + group.rpartition("=")[2]
@@ -275,7 +286,7 @@ def _stem(metric: str) -> str:
 
 
 def _difference(row: table.Row, candidates: Sequence[Value], alike: Sequence[Value]) -> str:
-    same = [value for value in candidates if value.full_metric == _full_metric(row)]
+    same = [value for value in candidates if value.full_metric == full_metric(row)]
     same_protocol = [value for value in same if value.protocol == row.protocol]
     if same_protocol and not {*same_protocol} & {*alike}:
         note = same_protocol[0].note
