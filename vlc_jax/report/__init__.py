@@ -9,22 +9,12 @@ values appear next to ours; with `train`, results are split by the bindings of t
 (`overlap`). Reads files of workdirs only: neither JAX nor the models are imported.
 """
 
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import (
-    compare,
-    paired,
-    paper,
-    read_workdir,
-    table,
-    to_latex,
-    to_markdown,
-    to_terminal,
-)
+from vlc_jax.report import compare, paired, paper, read_workdir, table, to_terminal
 from vlc_jax.report import published as published_values
 from vlc_jax.report.blocks import Table
 from vlc_jax.report.published import UnknownModelError
@@ -33,9 +23,7 @@ from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 if TYPE_CHECKING:
     from vlc_jax.input_pipeline.hard_texts.bindings import Training
 
-FORMATS = ("csv", "json", "latex", "markdown")
 __all__ = [
-    "FORMATS",
     "NoCasesError",
     "NotAWorkdirError",
     "UnknownModelError",
@@ -154,9 +142,8 @@ def write_cases(
 def table_text(
     paths: Sequence[Path], form: str, published: str = "", train: "Training | None" = None
 ) -> tuple[str, list[str]]:
-    """Results of workdirs as one of FORMATS, and notes on them.
+    """Results of workdirs as one of `paper.FORMATS`, and notes on them.
 
-    latex, markdown: the table of a paper (`paper.to_tables`). csv, json: `paper.records`.
     Raises as `write_comparison`, and ValueError for a workdir without results.
     """
     runs, names = _read_evaluated(paths), compare.names(paths)
@@ -165,14 +152,7 @@ def table_text(
     notes = [*paper.missing(names, runs), *compare.stale(names, results)]
     notes += [*compare.not_same(results), *beside]
     notes += dict.fromkeys(note for each in results for note in table.notes(each.values()))
-    if form in ("csv", "json"):
-        write = {"csv": paper.to_csv, "json": paper.to_json}[form]
-        return write(paper.records(names, runs)), notes
-    tables = paper.to_tables(names, runs, published)
-    if form == "markdown":
-        return to_markdown.render(tables, Path()), notes
-    command = f"vlc-jax report {shlex.join(map(str, paths))} --format latex"
-    return to_latex.render(tables, command), notes
+    return paper.FORMATS[form](names, runs, published), notes
 
 
 def records(paths: Sequence[Path]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from vlc_jax import report
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.report import paper
 
 
 @addresses.allowed
@@ -34,13 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
             train = bindings.Training(options.train, options.column or "caption", options.tagger)
         beside = options.published, train
         if options.format:
-            text, notes = report.table_text(options.workdirs, options.format, *beside)
-            print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
-            if options.out is None:
-                print(text)
-                return 0
-            page = options.out
-            stores.replace(page, f"{text}\n".encode())
+            page, notes = report.table_text(options.workdirs, options.format, *beside)
+            print("".join(f"{note}\n" for note in notes), end="", file=sys.stderr)
+            if options.out:
+                stores.replace(options.out, f"{page}\n".encode())
+                page = options.out
         elif options.cases is not None:
             page = report.write_cases(options.workdirs, options.out, options.cases)
         elif is_comparison:
@@ -77,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--format",
-        choices=report.FORMATS,
+        choices=paper.FORMATS,
         help="print results instead: the table of a paper (latex, markdown), seeds as one row, or"
         " every metric of every run with interval, chance and blind (csv, json)",
     )
@@ -116,7 +115,7 @@ def _not_with_cases(options: argparse.Namespace) -> str:
     if len(options.workdirs) > 2:
         return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
     if options.baseline or options.published or options.train or options.format:
-        return "--cases has no --baseline, --published, --train or --format: of other pages"
+        return "--cases has no --baseline and no --published, --train or --format: of other pages"
     return ""
 
 

@@ -5,7 +5,7 @@ exactly one of them is right decide which is better.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -180,39 +180,24 @@ def between(first: Decisions, second: Decisions) -> Difference | None:
 
 def to_table(names: Sequence[str], lines: Sequence[Line]) -> Table:
     """Table of the differences."""
-    return Table(HEADER, [*cells(names, lines)], 3, caption=legend(names))
-
-
-def legend(names: Sequence[str]) -> str:
-    """Meaning of the columns."""
-    return (
+    caption = (
         f"Cases that are right in a run against those in {names[0]}, in percentage points with 95 "
         "% interval; p: exact sign test of the cases (or images with several) that differ, of each "
         "comparison by itself; visible: the smallest difference that the set would have shown four "
         "times in five (–: none)."
     )
-
-
-def cells(names: Sequence[str], lines: Sequence[Line]) -> Iterator[list[str]]:
-    """Cells of the table as text, a row per line."""
+    rows = []
     for line in lines:
         each = line.difference
-        yield [
-            line.benchmark,
-            line.metric,
-            names[line.index],
-            _points(each.value),
-            f"{_points(each.low)} … {_points(each.high)}",
-            "<0.001" if each.p < 0.001 else f"{each.p:.3f}",
-            f"{each.only_first:,}",
-            f"{each.only_second:,}",
-            f"{each.count:,}",
-            "–" if each.detectable is None else f"{100 * each.detectable:.1f}",
-        ]
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "−")
+        value, low, high = (
+            f"{100 * share:+.1f}".replace("-", "−") for share in (each.value, each.low, each.high)
+        )
+        p = "<0.001" if each.p < 0.001 else f"{each.p:.3f}"
+        counts = [f"{number:,}" for number in (each.only_first, each.only_second, each.count)]
+        names_of_row = line.benchmark, line.metric, names[line.index]
+        visible = table.percent(each.detectable)
+        rows.append([*names_of_row, value, f"{low} … {high}", p, *counts, visible])
+    return Table(HEADER, rows, 3, caption=caption)
 
 
 def decisions(

@@ -12,16 +12,18 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax.report import compare, paired, published, table
+from vlc_jax.report import compare, paired, published, summary, table, to_latex, to_markdown
 from vlc_jax.report.blocks import BREAK, Content, Span, Table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Run, score_rows
 from vlc_jax.report.table import Row
+from vlc_jax.run import workdir_files
 
 COLUMNS = 7  # of metrics beside each other: those of SugarCrepe fit the width of a page
 TITLES = {  # of benchmarks in papers; of others: underscores as spaces
@@ -35,17 +37,16 @@ TITLES = {  # of benchmarks in papers; of others: underscores as spaces
     "winoground": "Winoground",
     "valse": "VALSE",
     "vl_checklist": "VL-CheckList",
-    "svo_probes": "SVO-Probes",
-    "crepe_productivity": "CREPE",
-    "colorswap": "ColorSwap",
-    "mmvp_vlm": "MMVP-VLM",
-    "bivlc": "BiVLC",
-    "imagenet1k": "ImageNet",
 }
+FIELDS = ("benchmark", "protocol", "metric", "step", "unit", "value", "low", "high", "chance")
+FIELDS += ("blind", "ceiling", "human", "ties")
 BOLD = (
     "Bold: the best of a column, where it differs from every other row by a paired test at 5 % "
     "(sign test over the same cases; between rows of the same seeds, t test of the differences)"
 )
+
+
+Reader = Callable[[int, str], tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
 class Method(NamedTuple):
@@ -56,11 +57,16 @@ class Method(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A metric of a method. row: of several seeds their mean, with its interval."""
+    """A metric of a method.
+
+    row: of several seeds their mean with its interval, or without one if they do not differ.
+    half: of the interval over seeds; None for one run.
+    is_comparable: evaluated on the cases of the first run.
+    """
 
     row: Row
-    values: tuple[float, ...]  # of its runs
-    is_comparable: bool  # evaluated on the cases of the first run
+    half: float | None
+    is_comparable: bool
 
 
 def methods(names: Sequence[str], runs: Sequence[Run]) -> list[Method]:
@@ -73,28 +79,27 @@ def methods(names: Sequence[str], runs: Sequence[Run]) -> list[Method]:
             seed = re.escape(str(run.config.get("seed")))
             text = re.sub(rf'(?<=[-_/=sd]){seed}(?=[/"])', "SEED", text)
         grouped.setdefault(text, []).append(index)
-    found: list[Method] = []
+    groups: list[tuple[int, ...]] = []
     for indices in grouped.values():
-        if len({runs[k].config.get("seed") for k in indices}) < len(indices):
-            # the same seed again is no further draw
-            found += [Method(names[k], (k,)) for k in indices]
-        else:
-            found.append(Method(_common_name([names[k] for k in indices]), tuple(indices)))
-    if len({method.name for method in found}) < len(found):
-        found = [Method(names[runs[0]], runs) for _, runs in found]
-    return sorted(found, key=lambda method: method.runs)
+        # the same seed again is no further draw
+        is_drawn_twice = len({runs[k].config.get("seed") for k in indices}) < len(indices)
+        groups += [(k,) for k in indices] if is_drawn_twice else [tuple(indices)]
+    short = [_common_name([names[k] for k in group]) for group in groups]
+    if len({*short}) < len(short):
+        short = [names[group[0]] for group in groups]
+    return sorted(map(Method, short, groups), key=lambda method: method.runs)
 
 
 def _without_seed(run: Run) -> str:
-    """Config without seeds, and the step of the results; "" without a config."""
-
-    def without(config: dict[str, Any]) -> dict[str, Any]:
-        parts = {name: value for name, value in config.items() if name != "seed"}
-        inner = parts.get("pretrain")
-        return parts | {"pretrain": without(inner)} if isinstance(inner, dict) else parts
-
+    """Config of the training without seeds, and the step of the results; "" without a config."""
+    fields = [
+        f"{field}={value}"
+        for field, value in summary.flatten(run.config).items()
+        if not re.fullmatch(r"(pretrain\.)*seed", field)
+        and not any(f"{field}.".startswith(f"{name}.") for name in workdir_files.RESUMABLE)
+    ]
     step = max((one.newest["step"] for one in run.evaluations), default=0)
-    return json.dumps([without(run.config), step], sort_keys=True) if run.config else ""
+    return "\n".join([*fields, f"step={step}"] if fields else [])
 
 
 def _common_name(names: Sequence[str]) -> str:
@@ -112,37 +117,47 @@ def records(names: Sequence[str], runs: Sequence[Run]) -> list[dict[str, Any]]:
     """
     found = []
     for method in methods(names, runs):
-        for index in method.runs:
-            run = runs[index]
-            for result in (one.newest for one in run.evaluations):
-                listed = {row.metric for row in table.rows([result])}
-                same = json.dumps(compare.case_fields(result), sort_keys=True)
-                for row in table.rows([result], everything=True):
-                    found.append({
-                        "method": method.name, "run": names[index],
-                        "seed": run.config.get("seed"), "step": row.step,
-                        "benchmark": row.benchmark, "protocol": row.protocol,
-                        "cases": hashlib.sha256(same.encode()).hexdigest()[:8],
-                        "metric": row.metric, "in_tables": row.metric in listed, "unit": row.unit,
-                        "value": row.value, "low": row.low, "high": row.high, "n": row.count,
-                        "chance": row.chance, "blind": row.blind, "ceiling": row.ceiling,
-                        "human": row.human, "published": row.paper, "ties": row.ties,
-                    })  # fmt: skip
+        for index, result in ((k, one.newest) for k in method.runs for one in runs[k].evaluations):
+            listed = {row.metric for row in table.rows([result])}
+            cases = json.dumps(compare.case_fields(result), sort_keys=True)
+            known = {
+                "method": method.name,
+                "run": names[index],
+                "seed": runs[index].config.get("seed"),
+                "cases": hashlib.sha256(cases.encode()).hexdigest()[:8],
+            }
+            for row in table.rows([result], everything=True):
+                fields = {name: getattr(row, name) for name in FIELDS}
+                others = {"n": row.count, "published": row.paper, "in_tables": row.metric in listed}
+                found.append(known | fields | others)
     return found
 
 
-def to_json(found: Sequence[dict[str, Any]]) -> str:
-    """JSON of records."""
-    return json.dumps(found, indent=1, ensure_ascii=False)
+def to_json(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
+    """JSON of `records`."""
+    return json.dumps(records(names, runs), indent=1, ensure_ascii=False)
 
 
-def to_csv(found: Sequence[dict[str, Any]]) -> str:
-    """CSV of records; a missing number is empty."""
-    file = io.StringIO()
+def to_csv(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
+    """CSV of `records`; a missing number is empty."""
+    found, file = records(names, runs), io.StringIO()
     writer = csv.DictWriter(file, [*found[0]], lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
     return file.getvalue().removesuffix("\n")
+
+
+def markdown(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
+    """Markdown of `to_tables`."""
+    return to_markdown.render(to_tables(names, runs, model), Path())
+
+
+def latex(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
+    """LaTeX of `to_tables`."""
+    return to_latex.render(to_tables(names, runs, model))
+
+
+FORMATS = {"csv": to_csv, "json": to_json, "latex": latex, "markdown": markdown}
 
 
 def columns(results: Sequence[dict[str, dict[str, Any]]]) -> list[Line]:
@@ -174,18 +189,22 @@ def to_tables(names: Sequence[str], runs: Sequence[Run], model: str = "") -> lis
 
     model: whose published values have a row.
     """
-    lines, rows = columns(compare.newest_results(runs)), methods(names, runs)
-    test = _tests(runs)
+    newest = compare.newest_results(runs)
+    lines, rows = columns(newest), methods(names, runs)
+
+    @functools.cache
+    def read(index: int, benchmark: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        result = newest[index][benchmark]
+        return result, [*score_rows(runs[index], benchmark, result)]
+
     cells = [[_cell(line, method) for method in rows] for line in lines]
-    best = [
-        _best(of, functools.partial(test, line, rows))
-        for line, of in zip(lines, cells, strict=True)
-    ]
-    references = ["chance", *compare.nulls_of(lines)]
+    tests = [functools.partial(_differ, runs, read, line) for line in lines]
+    best = [_best(rows, of, test) for of, test in zip(cells, tests, strict=True)]
     tables = []
     for part in _parts(lines):
         body: list[list[Content]] = [
-            [Span(name, "muted"), *(lines[k].null(name) for k in part)] for name in references
+            [Span(name, "muted"), *(lines[k].null(name) for k in part)]
+            for name in ("chance", *compare.nulls_of(lines[k] for k in part))
         ]
         if model and compare.has_paper(lines):
             body.append([Span(f"{model}, published", "muted"), *(lines[k].paper for k in part)])
@@ -198,30 +217,27 @@ def to_tables(names: Sequence[str], runs: Sequence[Run], model: str = "") -> lis
     return [*tables[:-1], tables[-1]._replace(caption=_caption(cells, best))]
 
 
-def _parts(lines: Sequence[Line]) -> Iterator[list[int]]:
-    """Columns by part; a benchmark is in one part, if it fits."""
-    part: list[int] = []
-    for index, line in enumerate(lines):
-        same = sum(other.benchmark == line.benchmark for other in lines[index:])
-        is_first = not part or lines[part[-1]].benchmark != line.benchmark
-        if len(part) == COLUMNS or (is_first and part and len(part) + min(same, COLUMNS) > COLUMNS):
-            yield part
-            part = []
-        part.append(index)
-    yield part
+def _parts(lines: Sequence[Line]) -> list[list[int]]:
+    """Columns by part; a benchmark is in one part."""
+    parts: list[list[int]] = [[]]
+    for _, same in itertools.groupby(range(len(lines)), lambda k: lines[k].benchmark):
+        group = [*same]
+        if parts[-1] and len(parts[-1]) + len(group) > COLUMNS:
+            parts.append([])
+        parts[-1] += group
+    return parts
 
 
 def _cell(line: Line, method: Method) -> Cell | None:
-    rows = [line.rows[index] for index in method.runs]
-    known = [row for row in rows if row is not None]
-    if len(known) < len(rows):
+    rows = [row for index in method.runs if (row := line.rows[index]) is not None]
+    if len(rows) < len(method.runs):
         return None
-    values = tuple(row.value for row in known)
-    row = known[0]
+    row, half = rows[0], None
     if len(rows) > 1:
-        mean, half = over_seeds(values)
-        row = dataclasses.replace(row, value=mean, low=mean - half, high=mean + half)
-    return Cell(row, values, all(line.is_comparable[index] for index in method.runs))
+        mean, half = over_seeds([row.value for row in rows])
+        ends = (mean - half, mean + half) if half else (None, None)
+        row = dataclasses.replace(row, value=mean, low=ends[0], high=ends[1])
+    return Cell(row, half, all(line.is_comparable[index] for index in method.runs))
 
 
 def over_seeds(values: Sequence[float]) -> tuple[float, float]:
@@ -238,50 +254,43 @@ def _content(cell: Cell | None, is_best: bool) -> Content:
         return "–"
     row = cell.row
     text = table.interval(row)
-    if len(cell.values) > 1:
-        text = f"±{table.number(row, row.value - row.low)}"
+    if cell.half is not None:
+        text = f"±{table.number(row, cell.half)}"
     signs = row.sign + ("" if cell.is_comparable else compare.SYMBOLS["other cases"])
     return [Span(table.number(row, row.value), "bold" * is_best), signs, BREAK, Span(text, "muted")]
 
 
-def _best(cells: Sequence[Cell | None], is_better: Callable[[int, int], bool]) -> int | None:
-    """The best cell, if `is_better` than every other; None for scores, whose scales differ."""
+def _best(
+    rows: Sequence[Method], cells: Sequence[Cell | None], is_other: Callable[[Method, Method], bool]
+) -> int | None:
+    """The best cell, if a test tells it from every other; None for scores, whose scales differ."""
     known = {k: cell for k, cell in enumerate(cells) if cell and cell.is_comparable}
     if len(known) < 2 or any(cell.row.unit == "score" for cell in known.values()):
         return None
     sign = -1 if next(iter(known.values())).row.is_better_small else 1
     best = max(known, key=lambda k: sign * known[k].row.value)
-    return best if all(is_better(best, other) for other in known if other != best) else None
+    others = [rows[k] for k in known if k != best]
+    return best if all(is_other(rows[best], other) for other in others) else None
 
 
-def _tests(runs: Sequence[Run]) -> Callable[..., bool]:
-    """Paired tests of two methods on a metric: (line, methods, one, other) -> whether they differ.
-
-    False also where there is none: a metric without decisions per case, other seeds.
-    """
-
-    @functools.cache
-    def score_file(index: int, benchmark: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        newest = {one.name: one.newest for one in runs[index].evaluations}[benchmark]
-        return newest, [*score_rows(runs[index], benchmark, newest)]
-
-    def differs(line: Line, rows: Sequence[Method], one: int, other: int) -> bool:
-        first, second = rows[one].runs, rows[other].runs
-        if len(first) == len(second) == 1:
-            decisions = [
-                paired.decisions(*score_file(k, line.benchmark), line.rows[k])
-                for k in (*first, *second)
-            ]
-            difference = paired.between(*decisions)
-            return difference is not None and difference.p < 0.05
-        by_seed = [{runs[k].config.get("seed"): line.rows[k].value for k in x}
-                   for x in (first, second)]  # fmt: skip
-        if by_seed[0].keys() != by_seed[1].keys():
-            return False
-        mean, half = over_seeds([by_seed[0][seed] - by_seed[1][seed] for seed in by_seed[0]])
-        return abs(mean) > half
-
-    return differs
+def _differ(runs: Sequence[Run], read: Reader, line: Line, one: Method, other: Method) -> bool:
+    """Whether a paired test at 5 % tells two methods apart; False where there is none."""
+    if len(one.runs) == len(other.runs) == 1:
+        of_cases = [
+            paired.decisions(*read(k, line.benchmark), line.rows[k])
+            for k in (*one.runs, *other.runs)
+        ]
+        difference = paired.between(*of_cases)
+        return difference is not None and difference.p < 0.05
+    first, second = (
+        {runs[k].config.get("seed"): line.rows[k].value for k in method.runs}
+        for method in (one, other)
+    )
+    if first.keys() != second.keys():
+        return False
+    mean, half = over_seeds([first[seed] - second[seed] for seed in first])
+    # equal differences of all seeds have no interval
+    return abs(mean) > half > 0
 
 
 def _title(line: Line) -> str:
@@ -303,9 +312,9 @@ def _caption(cells: Sequence[Sequence[Cell | None]], best: Sequence[int | None])
     sentences = ["Results in percent"]
     if any(row.unit != "fraction" for row in rows):
         sentences = ["Results in percent, ranks and scores as they are"]
-    if any(len(cell.values) == 1 for cell in known):
+    if any(cell.half is None for cell in known):
         sentences.append("Below a value: its 95 % interval over test cases")
-    if any(len(cell.values) > 1 for cell in known):
+    if any(cell.half is not None for cell in known):
         sentences.append("±: half of the 95 % interval over seeds (Student's t)")
     if best != [None] * len(best):
         sentences.append(BOLD)

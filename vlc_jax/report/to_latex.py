@@ -8,16 +8,14 @@ from itertools import groupby, zip_longest
 from vlc_jax.report import blocks
 from vlc_jax.report.blocks import BREAK, Content, Span, Table
 
+NAMES = {"\\": "backslash", "^": "asciicircum", "~": "asciitilde", "`": "asciigrave"}
+NAMES |= {"<": "less", ">": "greater", "|": "bar"}
 SIGNS = {
     **{sign: f"\\{sign}" for sign in "#$%&_{}"},
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": r"\textasciigrave{}",
+    **{sign: rf"\text{name}{{}}" for sign, name in NAMES.items()},
     "-": "-{}",  # no dash of two, no ligature
+    "[": "{[}",  # nor an option of the command before it
+    "*": "{*}",
     "±": r"$\pm$",
     "–": "--",
     "−": "$-$",
@@ -34,10 +32,9 @@ LATIN = re.compile("[ -~À-ÖØ-öø-ÿ]")
 WRAP = 9  # characters of a header's line per column
 
 
-def render(tables: Sequence[Table], comment: str = "") -> str:
+def render(tables: Sequence[Table]) -> str:
     """A table environment of tables below one another; their captions are its caption."""
-    lines = [f"% {comment}", "% \\usepackage{booktabs}", r"\begin{table}", r"\centering"]
-    lines[0] = re.sub(r"\s+", " ", lines[0])
+    lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering"]
     caption = " ".join(escape(table.caption) for table in tables if table.caption)
     lines += [rf"\caption{{{caption}}}", r"\label{tab:results}", r"\smallskip"]
     lines += [r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
@@ -80,7 +77,8 @@ def _header(table: Table) -> Iterator[str]:
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
-    lines = textwrap.wrap(text, WRAP * columns, break_on_hyphens=False, break_long_words=False)
+    text, width = text.replace(" ↓", "\N{NO-BREAK SPACE}↓"), WRAP * columns
+    lines = textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
     return [escape(line) for line in lines] or [""]
 
 
