@@ -189,7 +189,7 @@ def test_latex_compiles_with_booktabs_alone(latex, tmp_path):
 
 
 def test_out_is_a_file_and_what_cannot_be_shown_is_refused(seeds, tmp_path, capsys):
-    file = tmp_path / "table.tex"
+    file = tmp_path / "new folder" / "table.tex"
     assert text_of(capsys, *seeds, "--format", "latex", "--out", file).out == f"{file}\n"
     assert file.read_text() == text_of(capsys, *seeds, "--format", "latex").out
     write_json(tmp_path / "new" / "config.json", {})

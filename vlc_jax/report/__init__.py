@@ -3,8 +3,9 @@
 Command line: vlc-jax report WORKDIR [WORKDIR ...]
 
 `write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
-`write_cases` cases.html, a searchable list of the cases of one run or two; `print_table` and
-`print_comparison` print results in a terminal. With `published`, the name of a published model, its
+`write_cases` cases.html, a searchable list of the cases of one run or two; `table_text` is the
+table of a paper, or every number (--format); `print_table` and `print_comparison` print results in
+a terminal. With `published`, the name of a published model, its
 values appear next to ours; with `train`, results are split by the bindings of training captions
 (`overlap`). Reads files of workdirs only: neither JAX nor the models are imported.
 """

@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
             page, notes = report.table_text(options.workdirs, options.format, *beside)
             print("".join(f"{note}\n" for note in notes), end="", file=sys.stderr)
             if options.out:
+                options.out.parent.mkdir(parents=True, exist_ok=True)
                 stores.replace(options.out, f"{page}\n".encode())
                 page = options.out
         elif options.cases is not None:

@@ -163,24 +163,16 @@ FORMATS = {"csv": to_csv, "json": to_json, "latex": latex, "markdown": markdown}
 def columns(results: Sequence[dict[str, dict[str, Any]]]) -> list[Line]:
     """The metrics of the table, by benchmark."""
     headlines = {(line.benchmark, line.metric) for line in compare.headlines(results)}
-    by_benchmark: dict[str, list[Line]] = {}
-    for line in compare.lines(results, everything=True):
-        by_benchmark.setdefault(line.benchmark, []).append(line)
-    chosen = []
-    for benchmark, lines in by_benchmark.items():
-        result = next(each[benchmark] for each in results if benchmark in each)
-        keys = [(name, lines[0].any_row.protocol)
-                for name in (benchmark.partition("@")[0], result.get("reader"))]  # fmt: skip
-        order = next((published.printed()[key] for key in keys if key in published.printed()), [])
-        stems = [*dict.fromkeys(line.metric.partition("/")[0] for line in lines)]
-        found = [line for line in lines if published.full_metric(line.any_row) in order]
-        if not 0 < len(found) <= COLUMNS:
-            chosen += [line for line in lines if (benchmark, line.metric) in headlines]
-            continue
-        chosen += sorted(found, key=lambda line: (
-            stems.index(line.metric.partition("/")[0]),
-            order.index(published.full_metric(line.any_row)),
-        ))  # fmt: skip
+    every, chosen = compare.lines(results, everything=True), list[Line]()
+    for benchmark, same in itertools.groupby(every, lambda line: line.benchmark):
+        lines = {published.full_metric(line.any_row): line for line in same}
+        printed = published.printed(next(each[benchmark] for each in results if benchmark in each))
+        stems = [*dict.fromkeys(metric.partition("/")[0] for metric in lines)]
+        metrics = [metric for metric in printed if metric in lines]
+        if not 0 < len(metrics) <= COLUMNS:
+            metrics = [m for m, line in lines.items() if (benchmark, line.metric) in headlines]
+        metrics.sort(key=lambda metric: stems.index(metric.partition("/")[0]))
+        chosen += [lines[metric] for metric in metrics]
     return chosen
 
 
