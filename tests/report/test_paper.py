@@ -144,7 +144,12 @@ def test_csv_json_and_pandas_hold_every_number_exactly(seeds, tmp_path, capsys, 
     }  # fmt: skip
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
     assert vlc_jax.results(runs) == found
-    assert vlc_jax.results(str(runs[-1])) == [row | {"method": 'a, "b"'} for row in found[-4:]]
+    assert vlc_jax.results(str(runs[-1])) == found[-4:]
+    with pytest.raises(errors.UsageError, match="given twice"):
+        vlc_jax.results(runs[:1] * 2)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(errors.UsageError, match="pip install pandas"):
+        vlc_jax.results(runs)
 
 
 HOSTILE = r"[*] 50% of $x_{1}^2$ & #~\, <|`-- é 中"
@@ -204,17 +209,6 @@ def test_out_is_a_file_and_what_cannot_be_shown_is_refused(seeds, tmp_path, caps
         assert command.main([*map(str, words), "--format", "csv"]) == 2
         shown = capsys.readouterr()
         assert (shown.out, reason in shown.err) == ("", True)
-
-
-@pytest.mark.parametrize("harm", ["none", "twice", "no pandas"])
-def test_results_for_pandas_are_refused_in_one_line(seeds, tmp_path, monkeypatch, harm):
-    monkeypatch.setitem(
-        sys.modules, "pandas", None if harm == "no pandas" else SimpleNamespace(DataFrame=list)
-    )
-    folders = {"none": tmp_path / "x", "twice": seeds[:1] * 2, "no pandas": seeds}[harm]
-    words = {"none": "no such folder", "twice": "given twice", "no pandas": "pip install pandas"}
-    with pytest.raises(errors.UsageError, match=words[harm]):
-        vlc_jax.results(folders)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "image_score": ("image_score",),
     "group_score": ("correct", "image_score"),
 }
+KEYS = ("id", "image", "group", "tie", "correct", "image_score")  # that `decisions` reads
 Decisions = dict[str, tuple[bool, str]]  # case -> is_right, image
 
 
@@ -226,5 +227,5 @@ def decisions(
             return {}
         labels = [f"{k}={v}" for k, v in label.items()] if isinstance(label, dict) else [label]
         if not group or group in labels:
-            found[case] = (all(flags), str(row.get("image", case)))
+            found[case] = (all(flags), str(row.get("image") or case))
     return found

@@ -184,10 +184,11 @@ def to_tables(names: Sequence[str], runs: Sequence[Run], model: str = "") -> lis
     newest = compare.newest_results(runs)
     lines, rows = columns(newest), methods(names, runs)
 
-    @functools.cache
+    @functools.lru_cache(len(runs))  # one benchmark: its rows may be a million
     def read(index: int, benchmark: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         result = newest[index][benchmark]
-        return result, [*score_rows(runs[index], benchmark, result)]
+        rows = score_rows(runs[index], benchmark, result)
+        return result, [{key: row.get(key) for key in paired.KEYS} for row in rows]
 
     cells = [[_cell(line, method) for method in rows] for line in lines]
     tests = [functools.partial(_differ, runs, read, line) for line in lines]
