@@ -34,10 +34,12 @@ from vlc_jax.report import (
 SUBSETS = {"add_obj": 0.994, "swap_obj": 0.578, "replace_obj": 0.787}  # blind
 
 
-def write_run(path, share, seed=0, count=200, benchmarks=("sugarcrepe",), **config):
+def write_run(path, share, seed=0, count=200, benchmarks=("sugarcrepe",), trained=False, **config):
     """Of each subset the last cases are right: of a larger share all those of a smaller one."""
     config = {"seed": seed, "steps": 9, "init_from": f"runs/base_{seed}"} | config
     write_json(path / "config.json", config)
+    if trained:
+        write_lines(path / "metrics.jsonl", [{"step": 9}])
     right = [k >= round(count * (1 - share)) for k in range(count)]
     metrics = {
         f"accuracy/subset={subset}": evaluators.stats.proportion(np.array(right), 0.5)._asdict()
@@ -76,7 +78,7 @@ def seeds(tmp_path):
     """Three seeds of two methods."""
     shares = {"clip_ft": (0.52, 0.6, 0.62), "hn": (0.7, 0.73, 0.76)}
     return [
-        write_run(tmp_path / f"{name}_{seed}", share, seed, losses=name)
+        write_run(tmp_path / f"{name}_{seed}", share, seed, trained=True, losses=name)
         for name, values in shares.items()
         for seed, share in enumerate(values)
     ]
@@ -84,8 +86,10 @@ def seeds(tmp_path):
 
 def test_seeds_are_one_row_with_the_interval_of_t(seeds, tmp_path, capsys):
     found = cells(text_of(capsys, *seeds, "--format", "markdown").out)
-    # a single run has no test against seeds
+    # against seeds, a model has a test if it was not trained
     alone = write_run(tmp_path / "alone", 0.3)
+    assert "**73.0**" in text_of(capsys, *seeds, alone, "--format", "markdown").out
+    write_lines(alone / "metrics.jsonl", [{"step": 9}])
     assert "**" not in text_of(capsys, *seeds, alone, "--format", "markdown").out
     half = stats.sem([70, 73, 76]) * stats.t.ppf(0.975, 2)
     assert half == pytest.approx(7.45, abs=0.01)

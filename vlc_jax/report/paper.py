@@ -42,7 +42,8 @@ FIELDS = ("benchmark", "protocol", "metric", "step", "unit", "value", "low", "hi
 FIELDS += ("blind", "ceiling", "human", "ties")
 BOLD = (
     "Bold: the best of a column, where it differs from every other row by a paired test at 5 % "
-    "(sign test over the same cases; between rows of the same seeds, t test of the differences)"
+    "(sign test over the same cases; of several seeds, t test of the differences by seed, where a "
+    "model that was not trained has one value)"
 )
 
 
@@ -275,8 +276,11 @@ def _differ(runs: Sequence[Run], read: Reader, line: Line, one: Method, other: M
         ]
         difference = paired.between(*of_cases)
         return difference is not None and difference.p < 0.05
+    seeds = {runs[k].config.get("seed") for k in (*one.runs, *other.runs) if runs[k].metrics}
     first, second = (
-        {runs[k].config.get("seed"): line.rows[k].value for k in method.runs}
+        dict.fromkeys(seeds, line.rows[method.runs[0]].value)
+        if len(method.runs) == 1 and not runs[method.runs[0]].metrics  # evaluated, not trained
+        else {runs[k].config.get("seed"): line.rows[k].value for k in method.runs}
         for method in (one, other)
     )
     if first.keys() != second.keys():
