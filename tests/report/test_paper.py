@@ -165,6 +165,7 @@ def latex(seeds, tmp_path, capsys):
     names = [f"scenes_{k}" for k in range(7)]
     other = write_run(tmp_path / HOSTILE, 0.9, benchmarks=("sugarcrepe", *names))
     shown = text_of(capsys, *seeds, other, "--format", "latex")
+    assert shown.err.splitlines()[0] == "one row: clip_ft_0, clip_ft_1, clip_ft_2"
     assert shown.err.splitlines()[-1] == f"hn_2: no result on {', '.join(names)}"
     return shown.out
 

@@ -150,7 +150,7 @@ def table_text(
     runs, names = _read_evaluated(paths), compare.names(paths)
     beside = _add(runs, published, train)
     results = compare.newest_results(runs)
-    notes = [*paper.missing(names, runs), *compare.stale(names, results)]
+    notes = [*paper.notes(names, runs), *compare.stale(names, results)]
     notes += [*compare.not_same(results), *beside]
     notes += dict.fromkeys(note for each in results for note in table.notes(each.values()))
     return paper.FORMATS[form](names, runs, published), notes
@@ -158,7 +158,9 @@ def table_text(
 
 def records(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """`paper.records` of workdirs; raises as `table_text`."""
-    return paper.records(compare.names(paths), _read_evaluated(paths))
+    runs = _read_evaluated(paths)
+    _add(runs, "", None)
+    return paper.records(compare.names(paths), runs)
 
 
 def print_comparison(

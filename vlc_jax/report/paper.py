@@ -322,11 +322,12 @@ def _caption(cells: Sequence[Sequence[Cell | None]], best: Sequence[int | None])
     return ". ".join(sentences) + f".{table.null_legend(rows)}"
 
 
-def missing(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
-    """Sentences about runs that lack benchmarks of others."""
+def notes(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Sentences about runs that are one row, and about those that lack benchmarks of others."""
     results = compare.newest_results(runs)
     every = dict.fromkeys(benchmark for each in results for benchmark in each)
-    return [
+    folded = [[names[k] for k in method.runs] for method in methods(names, runs)]
+    return [f"one row: {', '.join(same)}" for same in folded if len(same) > 1] + [
         f"{name}: no result on {', '.join(lacking)}"
         for name, each in zip(names, results, strict=True)
         if (lacking := [benchmark for benchmark in every if benchmark not in each])
