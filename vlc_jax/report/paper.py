@@ -41,7 +41,7 @@ TITLES = {  # of benchmarks in papers; of others: underscores as spaces
 FIELDS = ("benchmark", "protocol", "metric", "step", "unit", "value", "low", "high", "chance")
 FIELDS += ("blind", "ceiling", "human", "ties")
 BOLD = (
-    "Bold: the best of a column, where it differs from every other row by a paired test at 5 % "
+    "Bold: the best run of a column, where it differs from every other run by a paired test at 5 % "
     "(sign test over the same cases; of several seeds, t test of the differences by seed, where a "
     "model that was not trained has one value)"
 )
