@@ -16,16 +16,16 @@ LEGEND = (
 
 
 class Point(NamedTuple):
-    """Values of a point by name, workdirs of its finished seeds, and the number of all seeds."""
+    """Values of a point by name, and workdirs of its seeds, finished and others."""
 
     values: Mapping[str, str]
-    runs: Sequence[Path]
-    seeds: int
+    done: list[Path]
+    missing: list[Path]
 
 
 def write(points: Sequence[Point], folder: Path) -> Path:
     """Writes comparison.html and comparison.md into `folder`, and prints the table."""
-    runs = [run for point in points for run in point.runs]
+    runs = [run for point in points for run in point.done]
     results = [{each["benchmark"]: each for each in read_workdir.newest_results(p)} for p in runs]
     lines = compare.headlines(results)
     notes = compare.not_same(results) if lines else ["No benchmark has been evaluated yet."]
@@ -40,9 +40,9 @@ def to_table(points: Sequence[Point], lines: Sequence[compare.Line]) -> Table:
     names = [*dict.fromkeys(name for point in points for name in point.values)]
     header = [*names, "seeds", *(f"{line.any_row.name} {line.any_row.label}" for line in lines)]
     rows, end = list[list[Content]](), 0
-    for values, runs, seeds in points:
-        start, end = end, end + len(runs)
-        number = str(seeds) if len(runs) == seeds else f"{len(runs)} of {seeds}"
+    for values, done, missing in points:
+        start, end = end, end + len(done)
+        number = str(len(done)) + (f" of {len(done) + len(missing)}" if missing else "")
         cells = (_cell(line.rows[start:end]) for line in lines)
         rows.append([*(values[name] for name in names), number, *cells])
     return Table(header, rows, len(names), "runs", LEGEND)

@@ -18,12 +18,14 @@ stopped by a signal.
 """
 
 import argparse
+import contextlib
 import functools
 import itertools
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -32,7 +34,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-import vlc_jax
 from vlc_jax import errors
 from vlc_jax.configs import default
 from vlc_jax.errors import ExitCode, UsageError
@@ -45,6 +46,7 @@ from vlc_jax.setup import command_line, validate
 from vlc_jax.tools import launch, scheduler
 
 REQUEST = "trial.json"  # fields of the config of a trial, in its folder
+Grid = Mapping[str, Sequence[str]]
 LONGEST = 120  # letters of a folder's name, before a hash
 
 
@@ -76,9 +78,7 @@ def grid(texts: Sequence[str]) -> dict[str, list[str]]:
     return values
 
 
-def trials(
-    config: str, values: Mapping[str, Sequence[str]], seeds: int, out: Path, more: Sequence[str]
-) -> list[Trial]:
+def trials(config: str, values: Grid, seeds: int, out: Path, more: Sequence[str]) -> list[Trial]:
     """All combinations, those of the first seed first. Raises UsageError if the config of one is
     wrong, or that of another."""
     fields, made, names = _fields(config, values, more), list[Trial](), dict[str, str]()
@@ -99,16 +99,14 @@ def trials(
     return made
 
 
-def _fields(
-    config: str, values: Mapping[str, Sequence[str]], more: Sequence[str]
-) -> dict[str, str]:
+def _fields(config: str, values: Grid, more: Sequence[str]) -> dict[str, str]:
     """Name of the grid -> the field that it sets; "": it is an argument of the config."""
     leaves = summary.flatten(default.get_config().to_dict())
     paths = sorted({x.rsplit(".", k)[0] for x in leaves for k in range(x.count(".") + 1)})
     ends = [path.rpartition(".")[2] for path in paths]
     fields = {name: name.removeprefix("config.") for name in values if "." in name}
     # what is no field can only be an argument
-    fields |= {name: "" for name in values if "." not in name and name not in ends}
+    fields |= {name: "" for name in values if name not in (*fields, *ends)}
     arguments = {name: values[name][0] for name, field in fields.items() if not field}
 
     def load(point: Mapping[str, str]) -> str:
@@ -120,18 +118,15 @@ def _fields(
     except UsageError as error:
         hints = "".join(lookup.nearest(name, ends) for name in arguments)
         raise UsageError(f"{error}{hints}") from error
-    for name in (name for name in values if name not in fields):
-        # first: an argument may set more than the field of its name, as epochs its warmup
-        try:
+    for name in values.keys() - fields.keys():
+        known = [path for path, end in zip(paths, ends, strict=True) if name in (path, end)]
+        fields[name] = name if name in known else known[0]
+        # an argument may set more than the field of its name, as epochs its warmup
+        with contextlib.suppress(UsageError):  # it is none, or the field refuses the value, too
             if {load({**arguments, name: value}) for value in values[name]} - {base}:
                 fields[name] = ""
-                continue
-        except UsageError:  # no argument, or a wrong value, which the field refuses, too
-            pass
-        known = [path for path, end in zip(paths, ends, strict=True) if name in (path, end)]
-        if len(known) > 1 and name not in known:
+        if fields[name] == known[0] != name and len(known) > 1:
             raise UsageError(f"--grid {name}: name one of the fields {', '.join(known)}")
-        fields[name] = name if name in known else known[0]
     return fields
 
 
@@ -179,7 +174,7 @@ def begin(out: Path, made: Sequence[Trial]) -> None:
 
 def command(trial: Trial) -> list[str]:
     """Command line of a trial, with the package of this process."""
-    is_here = Path(vlc_jax.__file__).parents[1] == Path.cwd()
+    is_here = Path(__file__).parents[2] == Path.cwd()
     # -P: else files of the current folder come before packages of their names
     program = [sys.executable, *([] if is_here else ["-P"]), "-m", "vlc_jax"]
     return [*program, "--workdir", str(trial.folder), *trial.words]
@@ -203,10 +198,8 @@ def run(made: Sequence[Trial], out: Path, jobs: int) -> int:
 
     def finish(trial: Trial, code: int) -> None:
         codes[trial.folder.name] = code
-        outcome = "done"
-        if code == ExitCode.PREEMPTED:
-            outcome = "stopped"
-        elif code:
+        outcome = {0: "done", ExitCode.PREEMPTED: "stopped"}.get(code)
+        if outcome is None:
             last = (trial.folder / "log.txt").read_text(errors="replace").strip()
             outcome = f"FAILED with {code}: {last.rpartition(chr(10))[2]}"
         minutes = (time.monotonic() - started) / 60
@@ -231,14 +224,11 @@ def run(made: Sequence[Trial], out: Path, jobs: int) -> int:
 
 def compare(made: Sequence[Trial], out: Path) -> None:
     """Prints and writes the comparison of the trials that are done."""
-    by_point: dict[str, list[Trial]] = {}
+    rows: dict[str, points.Point] = {}
     for trial in made:
-        by_point.setdefault(json.dumps(trial.values), []).append(trial)
-    seeds_of = by_point.values()
-    done = [[trial.folder for trial in seeds if trial.is_done] for seeds in seeds_of]
-    rows = [points.Point(seeds[0].values, runs, len(seeds))
-            for seeds, runs in zip(seeds_of, done, strict=True)]  # fmt: skip
-    print(points.write(rows, out))
+        row = rows.setdefault(str(trial.values), points.Point(trial.values, [], []))
+        (row.done if trial.is_done else row.missing).append(trial.folder)
+    print(points.write([*rows.values()], out))
 
 
 def array(args: argparse.Namespace, numbers: Sequence[int], more: Sequence[str]) -> list[str]:
@@ -248,17 +238,6 @@ def array(args: argparse.Namespace, numbers: Sequence[int], more: Sequence[str])
     again = ["--config", args.config, "--workdir", args.workdir, "--seeds", str(args.seeds)]
     again += [word for text in args.grid for word in ("--grid", text)]
     return ["sbatch", *options, str(launch.path("slurm.sbatch")), "sweep", *again, *more]
-
-
-def submit(words: Sequence[str]) -> int:
-    """Runs sbatch; returns its exit code."""
-    try:
-        code = subprocess.run(words, check=False).returncode
-    except FileNotFoundError:
-        raise UsageError("there is no sbatch: --slurm is for a login node of Slurm") from None
-    if not code:
-        print("the same command with --table in place of --slurm compares the trials that are done")
-    return code
 
 
 def become(made: Sequence[Trial], number: int) -> int:
@@ -293,7 +272,10 @@ def sweep(more: Sequence[str], args: argparse.Namespace) -> int:
     if args.task is not None:
         return become(made, args.task)
     if is_array:
-        return submit(array(args, todo, more))
+        if not shutil.which("sbatch"):
+            raise UsageError("there is no sbatch: --slurm is for a login node of Slurm")
+        print("--table in place of --slurm compares the trials that are done", flush=True)
+        return subprocess.run(array(args, todo, more), check=False).returncode
     if args.table:
         compare(made, out)
         return ExitCode.DONE
@@ -316,11 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--dry-run", action="store_true", help="print commands, start nothing")
     args, more = parser.parse_known_args(arguments)
     terminal.quieten()
-
-    def title(error: Exception) -> str:
-        return type(error).__name__.removesuffix("Error")
-
-    return commands.exit_code(functools.partial(sweep, more), args, title=title)
+    return commands.exit_code(functools.partial(sweep, more), args)
 
 
 if __name__ == "__main__":
