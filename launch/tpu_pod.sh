@@ -15,6 +15,7 @@
 # --dry-run: print the commands
 # --project=PROJECT: instead of gcloud's own
 # --internal-ip: connect inside the network    --tunnel-through-iap: by Identity-Aware Proxy
+# shellcheck disable=SC2016  # variables in single quotes are those of the workers
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 

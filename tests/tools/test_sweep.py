@@ -25,13 +25,12 @@ def start(tmp_path, monkeypatch):
     def command(trial):
         begun.append(trial.folder.name)
         code = codes.get(trial.folder.name, 0)
-        value = {"value": 0.5 + 0.1 * len(begun), "low": 0.4, "high": 0.8, "chance": 0.5}
+        value = {"value": 0.5 + 0.05 * len(begun), "low": 0.4, "high": 0.8, "chance": 0.5}
         result = json.dumps({"metrics": {"accuracy": value}, "summary": ["accuracy"]})
-        finish = (
-            f"mkdir -p evals/pairs && echo {shlex.quote(result)} >evals/pairs/4.json; touch DONE"
-        )
-        lines = f"cd {trial.folder}; echo the last line; [[ {code} == 0 ]] && {{ {finish}; }}"
-        return ["bash", "-c", f"{lines}; exit {code}"]
+        config = json.dumps({"seed": json.loads(trial.fields["seed"]), **trial.values})
+        lines = f"cd {trial.folder}; echo the last line; [[ {code} == 0 ]] || exit {code}; "
+        lines += f"echo {shlex.quote(config)} >config.json; mkdir -p evals/pairs; "
+        return ["bash", "-c", f"{lines}echo {shlex.quote(result)} >evals/pairs/4.json; touch DONE"]
 
     def run(*words):
         return sweep.main(["--config", helpers.TINY, "--workdir", str(tmp_path / "out"), *words])
@@ -111,13 +110,13 @@ def test_the_comparison_has_means_and_intervals_over_seeds(start, capsys):
     (start.out / "learning_rate=0.0001,seed=2/DONE").unlink()
     assert start(*RATES, "--seeds", "3", "--table") == 0
     assert len(start.begun) == 6
-    values = [0.6, 0.8, 1.0]  # of every other trial
+    values = [0.55, 0.65, 0.75]  # of every other trial
     low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
     page = (start.out / "comparison.md").read_text()
     assert "| learning\\_rate | seeds | pairs accuracy |" in page
-    assert f"| 1e-3 | 3 | **80.0** ±{50 * (high - low):.1f} |" in page
-    assert "| 1e-4 | 2 of 3 | **80.0** ±" in page
-    assert "±49.7" in capsys.readouterr().out
+    assert f"| 1e-3 | 3 | **65.0** ±{50 * (high - low):.1f} |" in page
+    assert "| 1e-4 | 2 of 3 | **65.0** ±" in page
+    assert "±24.8" in capsys.readouterr().out
     assert "<table" in (start.out / "comparison.html").read_text()
 
 

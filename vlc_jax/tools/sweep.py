@@ -133,8 +133,9 @@ def _fields(config: str, values: Grid, more: Sequence[str]) -> dict[str, str]:
 def _words(config: str, point: Mapping[str, str], fields: Mapping[str, str]) -> list[str]:
     """--config with the arguments of a point in place of its own, and --config.FIELD=VALUE."""
     path, _, own = config.partition(":")
-    arguments = [word for word in own.split(",") if word and word.partition("=")[0] not in point]
-    arguments += [f"{name}={value}" for name, value in point.items() if not fields[name]]
+    given = {name: value for name, value in point.items() if not fields[name]}
+    arguments = [word for word in own.split(",") if word and word.partition("=")[0] not in given]
+    arguments += [f"{name}={value}" for name, value in given.items()]
     flags = [f"--config.{fields[name]}={value}" for name, value in point.items() if fields[name]]
     return ["--config", ":".join(filter(None, (path, ",".join(arguments)))), *flags]
 
@@ -150,13 +151,10 @@ def folder_name(values: Mapping[str, str]) -> str:
 def begin(out: Path, made: Sequence[Trial]) -> None:
     """Makes the folders of trials. Raises UsageError for one that was begun with another config,
     and if `out` holds anything else."""
-    names = {trial.folder.name for trial in made} | {
-        "comparison",
-        "comparison.html",
-        "comparison.md",
-    }
-    for path in sorted(out.iterdir()) if out.exists() else ():
-        if path.name not in names and path.suffix != parts.PARTIAL:
+    names = {trial.folder.name for trial in made}
+    for path in sorted(out.glob("[!.]*")):
+        is_ours = path.stem == "comparison" or path.suffix == parts.PARTIAL
+        if not is_ours and path.name not in names:
             raise UsageError(
                 f"{out} holds {path.name}, which is no trial of this grid: give all values and "
                 "seeds that the sweep began with, or name another --workdir"
