@@ -46,7 +46,7 @@ on() { # WORKER COMMAND
 
 case $verb in
   setup)
-    git rev-parse --quiet --verify HEAD >/dev/null ||
+    git rev-parse --quiet --verify HEAD >/dev/null 2>&1 ||
       refuse "setup copies the last commit of a project, and $PWD has none: git init, add and commit"
     folder=$(mktemp -d)
     trap 'rm -r "$folder"' EXIT

@@ -4,27 +4,24 @@ sbatch --nodes=2 --gpus-per-node=8 "$(vlc-jax launch slurm.sbatch)" --config FIL
 cp "$(vlc-jax launch jobset.yaml)" .
 """
 
-import sys
 from pathlib import Path
 
-from vlc_jax import errors
 from vlc_jax.input_pipeline.commands import command_line
 
 FOLDER = Path(__file__).parents[1] / "launch"
 
 
 def path(name: str) -> Path:
-    """The file `name`. Raises UsageError, with the nearest name, if there is none."""
-    files = sorted(file.name for file in FOLDER.iterdir() if file.is_file())
-    return (FOLDER / errors.known("file", name, files)).resolve()
+    """The file `name`."""
+    return (FOLDER / name).resolve()
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     parser = command_line.parser("launch", __doc__)
-    parser.add_argument("name", help="a wrong one lists all")
-    name = parser.parse_args(arguments).name
-    return command_line.exit_code(lambda name: print(path(name)) or 0, name)
+    files = sorted(file.name for file in FOLDER.iterdir() if file.is_file())
+    parser.add_argument("name", choices=files)
+    print(path(parser.parse_args(arguments).name))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
