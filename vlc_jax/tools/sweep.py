@@ -20,6 +20,7 @@ stopped by a signal.
 import argparse
 import contextlib
 import functools
+import io
 import itertools
 import json
 import os
@@ -143,7 +144,7 @@ def _words(config: str, point: Mapping[str, str], fields: Mapping[str, str]) -> 
 def folder_name(values: Mapping[str, str]) -> str:
     """learning_rate=1e-05,seed=0: safe in every file system, the same for equal numbers."""
     text = ",".join(f"{name}={command_line.literal(value)}" for name, value in values.items())
-    safe = re.sub(r"[^\w.,=+-]+", "_", text, flags=re.ASCII)
+    safe = re.sub(r"[^\w.,=+@-]+", "_", text, flags=re.ASCII)
     is_whole = safe == text and len(safe) <= LONGEST
     return safe if is_whole else f"{safe[:LONGEST]}-{sha256(text.encode()).hexdigest()[:8]}"
 
@@ -259,7 +260,9 @@ def sweep(more: Sequence[str], args: argparse.Namespace) -> int:
     if stores.is_url(args.workdir):
         raise UsageError(f"--workdir {args.workdir}: name a local folder, or one that is mounted")
     out = Path(args.workdir).absolute()
-    made = trials(args.config, grid(args.grid), args.seeds, out, more)
+    with contextlib.redirect_stderr(said := io.StringIO()):  # of configs, at each load
+        made = trials(args.config, grid(args.grid), args.seeds, out, more)
+    sys.stderr.writelines(dict.fromkeys(said.getvalue().splitlines(keepends=True)))
     todo = [number for number, trial in enumerate(made) if not trial.is_done]
     is_array = args.slurm is not None and todo
     if args.dry_run:
