@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.report import compare, paired, paper, read_workdir, table, to_terminal
 from vlc_jax.report import published as published_values
-from vlc_jax.report.blocks import Table
+from vlc_jax.report.blocks import Heading, Table, Text
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 
@@ -36,6 +36,7 @@ __all__ = [
     "write",
     "write_cases",
     "write_comparison",
+    "write_methods",
 ]
 
 
@@ -154,6 +155,21 @@ def table_text(
     notes += [*compare.not_same(results), *beside]
     notes += dict.fromkeys(note for each in results for note in table.notes(each.values()))
     return paper.FORMATS[form](names, runs, published), notes
+
+
+def write_methods(paths: Sequence[Path], folder: Path, missing: int) -> Path:
+    """Prints the table of a paper (`paper.to_tables`), and writes comparison.html and comparison.md
+    into `folder`; missing: number of trials that are not done."""
+    runs, names = _read_all(paths), compare.names(paths)
+    notes = paper.notes(names, runs) + ([f"{missing} trials are not done"] if missing else [])
+    tables = paper.to_tables(names, runs) if any(run.evaluations for run in runs) else []
+    notes += [] if tables else ["No benchmark has been evaluated yet."]
+    to_terminal.show(*tables, *notes)
+    command_line.import_matplotlib()
+    from vlc_jax.report import page
+
+    title = Heading(f"Comparison of {folder.name}", 1)
+    return page.write_blocks([title, *tables, *map(Text, notes)], folder, "comparison")
 
 
 def records(paths: Sequence[Path]) -> list[dict[str, Any]]:

@@ -35,13 +35,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from vlc_jax import errors
+from vlc_jax import errors, report
 from vlc_jax.configs import default
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.commands import parts
-from vlc_jax.report import points, summary
+from vlc_jax.report import summary
 from vlc_jax.run import terminal, workdir_files
 from vlc_jax.setup import command_line, validate
 from vlc_jax.tools import launch, scheduler
@@ -222,12 +222,9 @@ def run(made: Sequence[Trial], out: Path, jobs: int) -> int:
 
 
 def compare(made: Sequence[Trial], out: Path) -> None:
-    """Prints and writes the comparison of the trials that are done."""
-    rows: dict[str, points.Point] = {}
-    for trial in made:
-        row = rows.setdefault(str(trial.values), points.Point(trial.values, [], []))
-        (row.done if trial.is_done else row.missing).append(trial.folder)
-    print(points.write([*rows.values()], out))
+    """Prints and writes the comparison of the trials that are done, a row per point."""
+    done = [trial.folder for trial in made if trial.is_done]
+    print(report.write_methods(done, out, len(made) - len(done)))
 
 
 def array(args: argparse.Namespace, numbers: Sequence[int], more: Sequence[str]) -> list[str]:
