@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlc_jax import errors
+
 
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, /, **options: Any) -> Any:
     """Calls `table[name]` with the options.
@@ -39,7 +41,8 @@ def check(
     passed: parameters that the caller sets itself; they are no options.
     """
     if name not in table:
-        raise ValueError(f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}")
+        unknown = f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}"
+        raise ValueError(errors.explained(unknown, table, name))
     parameters = inspect.signature(table[name]).parameters.keys() - {*passed}
     for option in options:
         if option not in parameters:

@@ -17,7 +17,7 @@ from vlc_jax.errors import STORAGE_ERRORS, UsageError
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.run import workdir_files
-from vlc_jax.run.environment import environment
+from vlc_jax.run.environment import environment, modules
 from vlc_jax.run.processes.peers import Peers
 from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 from vlc_jax.run.store.step_folders import steps_of
@@ -227,6 +227,19 @@ class Workdir:
         cures = "restore the images, use another --workdir"
         _refuse(lines[:LISTED_IMAGES], allow_change, headline, cures)
 
+    def check_modules(self) -> None:
+        """Compares the user's own modules with the other processes, and with env.json: a change
+        since the last start is an event."""
+        now, path = modules(), self.path / "env.json"
+        if self._peers is not None:
+            hashes = {name: facts["sha256"] for name, facts in now.items()}
+            self._peers.agree("modules", hashes, config_diff)
+        saved = read_object(path).get("modules") if path.exists() and self._has_state() else {}
+        common = now.keys() & saved.keys() if isinstance(saved, Mapping) else ()
+        lines = config_diff({k: saved[k] for k in common}, {k: now[k] for k in common})
+        if lines:
+            self.event("module_change", differences=lines)
+
     def write_env(self, **fields: Any) -> None:
         """Writes env.json: command and its folder, commit, versions and `fields`."""
         if self.is_writer:
@@ -272,6 +285,7 @@ LOUD = frozenset(
         "evaluation_left",
         "hard_images_missing",
         "loss_spike",
+        "module_change",
         "save_retry",
     }
 )

@@ -11,12 +11,13 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from vlc_jax import losses
+from vlc_jax import errors, losses
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
+from vlc_jax.run.workdir import SavedConfig
 from vlc_jax.setup import catalogue, config_of_run
 
 # What ml_collections searches for --config.FIELD; by default sys.argv, with flags of OPTIONS in it.
@@ -35,6 +36,8 @@ OPTIONS = re.compile(
     r"\.([^=]+)(?:=(.*))?",
     re.DOTALL,
 )
+# Tables of a config whose keys may be dotted names -> the option that they become.
+ENTRIES = {"config.losses": "loss", "config.evals": "reader"}
 MESSAGE = 300  # letters of an error of a config file; ml_collections lists whole configs
 # Settings of a process, no longer of a config.
 ELSEWHERE = {
@@ -56,6 +59,8 @@ def config() -> ConfigDict:
             kind = type(value).__name__
             raise UsageError(f"--config: its get_config returns a ConfigDict; it returned {kind}")
         value.lock()
+        if not isinstance(value, SavedConfig):
+            errors.allow(repr(value.to_dict()))
     except OSError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(f"cannot load --config: {lines[-1]}") from error
@@ -65,7 +70,8 @@ def config() -> ConfigDict:
 def parse_flags(argv: list[str]) -> list[str]:
     """Parses the flags; an invalid one ends the process with a one-line message and exit code 2."""
     try:
-        argv, options = split_options(with_config_paths(argv))
+        errors.allow("\n".join(argv))
+        argv, options = split_options(named_entries(with_config_paths(argv)))
         _ARGUMENTS[:] = argv
         rest = flags.FLAGS(argv)
         for group, option, text in options:
@@ -138,7 +144,8 @@ def _config_file_error(error: BaseException | None) -> str | None:
         return f"it is no config file, or takes no arguments after a colon: {message}"
     # messages of our own configs are for people
     if isinstance(error, ValueError | UsageError):
-        return message
+        dotted = "; give the entry a name, and the dotted one as its option loss (reader in evals)"
+        return message + dotted * ("does not accept dots" in message)
     return f"line {(inside or ours)[-1].lineno}: {type(error).__name__}: {message}"
 
 
@@ -156,6 +163,30 @@ def split_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str, str]
             raise UsageError(f"{word} needs a value")
         options.append((group, option, text))
     return rest, options
+
+
+def named_entries(argv: list[str]) -> list[str]:
+    """The arguments with each entry of --config.losses and --config.evals named by the last word
+    of a dotted name, which becomes its option `loss` or `reader`: keys of a config have no dots."""
+    changed, words = list[str](), iter(argv)
+    for word in words:
+        flag, equals, text = word.partition("=")
+        option = ENTRIES.get(flag.lstrip("-"))
+        if option and not equals:
+            text = next(words, "")
+        table = _value(text) if option else None
+        if not isinstance(table, dict):
+            changed += [word] if equals or not option else [word, text]
+            continue
+        entries = {}
+        for key, value in table.items():
+            first, _, last = str(key).rpartition(".")
+            if last in entries:
+                raise UsageError(f"{flag}: two entries are named {last!r}: give one another name")
+            is_dotted = first and isinstance(value, dict)
+            entries[last if is_dotted else key] = {option: key, **value} if is_dotted else value
+        changed.append(f"{flag}={entries!r}")
+    return changed
 
 
 def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
@@ -221,7 +252,7 @@ def _find_modules_of(config_file: str) -> None:
     -m` has on its path and the program vlc-jax has not."""
     folder = Path(config_file).resolve().parent
     if config_file and not folder.is_relative_to(catalogue.config_folder()):
-        sys.path += [each for each in (str(folder), os.getcwd()) if each not in sys.path]
+        errors.find_modules_in(str(folder), os.getcwd())
 
 
 def _flag(argv: list[str], name: str) -> str | None:
