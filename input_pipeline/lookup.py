@@ -42,7 +42,7 @@ def check(
     """
     if name not in table:
         unknown = f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}"
-        raise ValueError(errors.explained(unknown, table, name))
+        raise ValueError(errors.explained(kind, name, table, unknown))
     parameters = inspect.signature(table[name]).parameters.keys() - {*passed}
     for option in options:
         if option not in parameters:

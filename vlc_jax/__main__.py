@@ -9,7 +9,6 @@ import runpy
 import sys
 
 import vlc_jax
-from vlc_jax import errors
 from vlc_jax.run import startup
 
 COMMANDS = {  # name -> module, what it does
@@ -61,7 +60,6 @@ def cli() -> None:
     # before the imports of a run or command, which take seconds
     startup.install(is_run=word not in COMMANDS)
     if word in COMMANDS:
-        errors.allow("\n".join(sys.argv))
         sys.argv = [f"vlc-jax {word}", *sys.argv[2:]]
         runpy.run_module(COMMANDS[word][0], run_name="__main__", alter_sys=True)
         return

@@ -66,7 +66,7 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(str(name), listed, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
     unknown = f"unknown {kind} {name!r}{hint} known: {', '.join(listed)}"
-    raise UsageError(explained(unknown, names, name))
+    raise UsageError(explained(kind, name, names, unknown))
 
 
 class WeightsError(Exception):
@@ -126,7 +126,7 @@ ENTRY_POINTS = "vlc_jax.plugins"  # the group; each names a module with some of 
 GROUPS = ("LOSSES", "HEADS", "SOURCES", "TOKENIZERS", "BENCHMARKS", "PROTOCOLS", "VARIANTS")
 TRUSTED = "VLC_PLUGINS"  # environment variable: packages that the files of a run may import
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-_written: set[str] = set()  # dotted names of the user's own arguments and configs
+_written: set[str] = set()  # dotted names of the user's own config
 _folders: list[str] = []  # of the user's modules
 packages_in_use: set[str] = set()  # those with a row that was asked for
 
@@ -135,8 +135,8 @@ class Table(dict[str, Any]):
     """Rows by name: those of this package, of plug-ins, and `module.attribute` of other code.
 
     `name in table` adds the last two. The files of a run or model may come from anywhere, so a name
-    in them imports no code: the user wrote it himself (`allow`), its module is already imported, or
-    its package is a plug-in or in VLC_PLUGINS.
+    in them imports no code: the user wrote it in a command or config of his (`allow`), its module
+    is already imported, or its package is a plug-in or in VLC_PLUGINS.
 
     group: its dictionary in a plug-in.
     form, fits: what a row of other code must be, for messages; its test.
@@ -168,21 +168,21 @@ class Table(dict[str, Any]):
 
     def _add_plugins(self) -> None:
         """Adds their rows. Raises UsageError for a name that two packages have."""
-        owners = dict.fromkeys(self, "vlc_jax")
+        owners, rows = dict.fromkeys(self, "vlc_jax"), []
         for plugin in plugins():
-            for name in plugin.rows(self._group):
+            for name, value in plugin.rows(self._group).items():
                 if name in owners:
                     raise UsageError(
                         f"{self._group}: {name!r} is of {owners[name]} and of the plug-in "
                         f"{plugin.package}: rename it there, or uninstall one of the packages"
                     )
                 owners[name] = plugin.package
+                rows.append((name, plugin.module, value))
         self._is_complete = True
-        for plugin in plugins():
-            for name, value in plugin.rows(self._group).items():
-                self._add(name, plugin.module, lambda value=value: value)
-                if name in self.refused:
-                    logging.warning("%s of %s is left out: %s", name, plugin, self.refused[name])
+        for name, module, value in rows:
+            self._add(name, module, lambda value=value: value)
+            if name in self.refused:
+                logging.warning("%s of %s: %s", name, owners[name], self.refused[name])
 
     def _add(self, name: str, module: str, read: Callable[[], Any]) -> None:
         try:
@@ -195,14 +195,14 @@ class Table(dict[str, Any]):
             self.refused[name] = str(error)
 
 
-def explained(unknown: str, names: object, name: str) -> str:
-    """The message for an unknown name, or why a table could not take it from other code."""
+def explained(kind: str, name: str, names: object, unknown: str) -> str:
+    """The message `unknown` for a name, or why a table could not take it from other code."""
     if not isinstance(names, Table):
         return unknown
     if name in names.refused:
-        return f"{name}: {names.refused[name]}"
-    broken = (f"; the plug-in {each} is left out: {each.error}" for each in plugins() if each.error)
-    return "".join([unknown, *broken])
+        return f"{kind} {name!r}: {names.refused[name]}"
+    broken = (f"{each.package} is left out: {each.error}" for each in plugins() if each.error)
+    return "; the plug-in ".join([unknown, *broken])
 
 
 class Plugin(NamedTuple):
@@ -212,9 +212,6 @@ class Plugin(NamedTuple):
     module: str
     content: Any
     error: str
-
-    def __str__(self) -> str:
-        return self.package
 
     def rows(self, group: str) -> Mapping[str, Any]:
         """Its dictionary of a name of GROUPS."""
@@ -244,7 +241,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def allow(text: str) -> None:
-    """Lets tables import the dotted names in a text that the user wrote: arguments, a config."""
+    """Lets tables import the dotted names in a text that the user wrote, such as his config."""
     _written.update(_DOTTED.findall(text))
 
 
@@ -260,7 +257,8 @@ def _attribute(name: str) -> Any:
     package = module.partition(".")[0]
     trusted = {*os.environ.get(TRUSTED, "").split(",")}
     trusted |= {plugin.module.partition(".")[0] for plugin in plugins()}
-    if not (package in trusted or name in _written or module in sys.modules):
+    written = _written | {*_DOTTED.findall("\n".join(sys.argv))}
+    if not (package in trusted or name in written or module in sys.modules):
         raise UsageError(
             "the files of a run or model import no code. If you trust it, repeat --config, import "
             f"{module} before, or set the environment variable {TRUSTED}={package}"

@@ -443,13 +443,5 @@ def _per_example(
             f"the loss {name} gives one value per example, {pair_masks.mask.shape}; got an array "
             f"{values.shape}"
         )
-    return values, _is_counted(loss, pair_masks)
-
-
-def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, " batch"]:
-    is_counted = pair_masks.mask
-    if loss.mean_over == "examples_with_hard_texts":
-        own_masks = {"negative": masks.own_negatives, "positive": masks.own_positives}
-        for text in loss.needs:
-            is_counted &= own_masks[text](pair_masks).any(axis=1)
-    return is_counted
+    kinds = loss.needs if loss.mean_over == "examples_with_hard_texts" else ()
+    return values, masks.with_texts(pair_masks, kinds)

@@ -44,7 +44,7 @@ def of_formula(loss: str, formula: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(formula).parameters.values()
     names = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
     for name in names:
-        errors.known(f"parameter of the loss {loss}", name, (*types.Outputs._fields, "pair_masks"))
+        errors.known("positional parameter", name, (*types.Outputs._fields, "pair_masks"))
 
     def inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
         given = {**o._asdict(), "pair_masks": m}

@@ -83,7 +83,7 @@ def listing() -> str:
     for plugin in errors.plugins():
         rows = [f"{group}: {', '.join(plugin.rows(group))}" for group in errors.GROUPS]
         listed = "; ".join(row for row in rows if not row.endswith(": "))
-        lines += ["", f"Plug-in {plugin} ({plugin.module}): {plugin.error or listed}"]
+        lines += ["", f"Plug-in {plugin.package} ({plugin.module}): {plugin.error or listed}"]
     return "\n".join(lines)
 
 

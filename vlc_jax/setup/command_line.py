@@ -70,7 +70,6 @@ def config() -> ConfigDict:
 def parse_flags(argv: list[str]) -> list[str]:
     """Parses the flags; an invalid one ends the process with a one-line message and exit code 2."""
     try:
-        errors.allow("\n".join(argv))
         argv, options = split_options(named_entries(with_config_paths(argv)))
         _ARGUMENTS[:] = argv
         rest = flags.FLAGS(argv)
@@ -166,27 +165,24 @@ def split_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str, str]
 
 
 def named_entries(argv: list[str]) -> list[str]:
-    """The arguments with each entry of --config.losses and --config.evals named by the last word
-    of a dotted name, which becomes its option `loss` or `reader`: keys of a config have no dots."""
-    changed, words = list[str](), iter(argv)
-    for word in words:
+    """The arguments with dotted keys of --config.losses and --config.evals, which no config may
+    have, as an option `loss` or `reader` of an entry with the last word as its name."""
+    argv = list(argv)
+    for index, word in enumerate(argv):
         flag, equals, text = word.partition("=")
-        option = ENTRIES.get(flag.lstrip("-"))
-        if option and not equals:
-            text = next(words, "")
-        table = _value(text) if option else None
-        if not isinstance(table, dict):
-            changed += [word] if equals or not option else [word, text]
-            continue
-        entries = {}
-        for key, value in table.items():
-            first, _, last = str(key).rpartition(".")
-            if last in entries:
-                raise UsageError(f"{flag}: two entries are named {last!r}: give one another name")
-            is_dotted = first and isinstance(value, dict)
-            entries[last if is_dotted else key] = {option: key, **value} if is_dotted else value
-        changed.append(f"{flag}={entries!r}")
-    return changed
+        option, place = ENTRIES.get(flag.lstrip("-")), index + (not equals)
+        table = _value(text if equals else argv[place]) if option and place < len(argv) else None
+        if isinstance(table, dict):
+            entries = {
+                str(key).rpartition(".")[2]: {option: key, **value}
+                if "." in str(key) and isinstance(value, dict)
+                else value
+                for key, value in table.items()
+            }
+            if len(entries) < len(table):
+                raise UsageError(f"{flag}: two entries end in one name; got {', '.join(table)}")
+            argv[place] = f"{flag}={entries!r}" if equals else repr(entries)
+    return argv
 
 
 def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:

@@ -1,0 +1,1 @@
+"""A small project outside of this one: something of each kind that a config names."""
