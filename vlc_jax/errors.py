@@ -125,7 +125,7 @@ def exit_code(error: BaseException) -> ExitCode | None:
 ENTRY_POINTS = "vlc_jax.plugins"  # the group; each names a module with some of these dictionaries
 GROUPS = ("LOSSES", "HEADS", "SOURCES", "TOKENIZERS", "BENCHMARKS", "PROTOCOLS", "VARIANTS")
 TRUSTED = "VLC_PLUGINS"  # environment variable: packages that the files of a run may import
-_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
+_DOTTED = re.compile(r"(?<![\w./])[^\W\d]\w*(?:\.[^\W\d]\w*)+(?![\w./])")  # no part of a path
 _written: set[str] = set()  # dotted names of the user's own config
 _folders: list[str] = []  # of the user's modules
 packages_in_use: set[str] = set()  # those with a row that was asked for

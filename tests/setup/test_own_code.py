@@ -76,6 +76,9 @@ def test_only_the_user_lets_a_dotted_name_be_imported(folder, way, monkeypatch):
     assert "own.good" not in sys.modules
     if way == "written":
         errors.allow("own.good.NUMBER")
+        errors.allow("runs/own.god.NUMBER own.god.NUMBER/checkpoints")  # paths name no code
+        with pytest.raises(UsageError, match="import no code"):
+            errors.known("loss", "own.god.NUMBER", table())
     elif way == "typed":
         monkeypatch.setattr(sys, "argv", ["vlc-jax", "--config.losses={'own.good.NUMBER': {}}"])
     elif way == "imported":
