@@ -153,7 +153,7 @@ class Table(dict[str, Any]):
     ):
         super().__init__(rows)
         self._group, self._form, self._fits, self._row = group, form, fits, row
-        self.packages: dict[str, str] = {}  # name of other code -> its top-level package
+        self.packages: dict[str, set[str]] = {}  # name of other code -> its top-level packages
         self.refused: dict[str, str] = {}  # name -> reason
         self._is_complete = False
 
@@ -162,8 +162,7 @@ class Table(dict[str, Any]):
             self._add_plugins()
         if isinstance(name, str) and _DOTTED.fullmatch(name) and not super().__contains__(name):
             self._add(name, name, functools.partial(_attribute, name))
-        if name in self.packages:
-            packages_in_use.add(self.packages[name])
+        packages_in_use.update(self.packages.get(name, ()))
         return super().__contains__(name)
 
     def _add_plugins(self) -> None:
@@ -190,7 +189,8 @@ class Table(dict[str, Any]):
             if not self._fits(value):
                 raise UsageError(f"it must be {self._form}; got {value!r:.99}")
             self[name] = self._row(name, value)
-            self.packages[name] = module.partition(".")[0]
+            modules = (module, getattr(value, "__module__", None) or module)
+            self.packages[name] = {each.partition(".")[0] for each in modules}
         except (UsageError, ValueError) as error:  # ValueError: a class without a signature
             self.refused[name] = str(error)
 

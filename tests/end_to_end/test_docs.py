@@ -1,6 +1,5 @@
 """Every command in README and docs is run, shrunken, in the order in which it is written."""
 
-import importlib
 import inspect
 import json
 import os
@@ -9,13 +8,11 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import jax.numpy as jnp
 import pytest
 
 from tests.support import helpers, miniature, sets, small_models, tiny_llama
-from vlc_jax import evaluators, models, setup
+from vlc_jax import models
 from vlc_jax.configs import default, hp_hn
-from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.commands import generated_texts, prepare
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import SOURCES, shards
@@ -243,24 +240,6 @@ def indented(page: str, start: str) -> list[str]:
     text = (helpers.ROOT / page).read_text().replace("\\\n", " ")
     (line,) = [line for line in text.splitlines() if line.startswith(f"    {start} ")]
     return shlex.split(line)
-
-
-def test_the_config_and_the_code_of_an_own_project(folder, monkeypatch):
-    text = (helpers.ROOT / "docs/extending.md").read_text()
-    for name, block in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.S):
-        (folder / name).write_text(block)
-    monkeypatch.syspath_prepend(folder)
-    own, parts = (importlib.import_module(name) for name in ("exp", "parts"))
-    config = own.get_config("path=captions.jsonl")
-    assert {*config.evals} - {"retrieval"} == {"dogs"}
-    setup.resolve(config, "plan")  # refuses a loss or an option that is not there
-    assert parts.margin(jnp.eye(3) * 0.1, gap=0.3) == pytest.approx([0.2] * 3)
-    assert [case.captions[0] for case in parts.dogs(count=2).cases] == ["a small dog"] * 2
-    tables = {"Halved": models.HEADS, "Birds": SOURCES, "Letters": TOKENIZERS}
-    for name, table in {**tables, "DOGS": READERS, "STRICT": evaluators.PROTOCOLS}.items():
-        assert f"parts.{name}" in table
-    assert parts.Birds("train", path=folder / "my_photos")[0].captions == ["a photo of a photo_0"]
-    assert parts.Letters(4)(["ab"]).tolist() == [[97, 98, 1, 0]]
 
 
 def test_texts_for_hp_hn_are_of_the_versions_of_its_config():

@@ -1,49 +1,85 @@
-"""A project outside of this one trains, resumes, evaluates and loads with code of its own."""
+"""The project of docs/extending.md trains, resumes, evaluates and loads with code of its own."""
 
 import json
+import re
 import shutil
 
 import pytest
 
-from tests.support import helpers, own_project
+from tests.support import helpers, plugins
 
-LOADS = "import vlc_jax; print(vlc_jax.load('run').score(['photo_0.png'], ['a bird', 'no']).shape)"
-NAMES = {  # way -> (entry points, argument of the config, name of the loss)
-    "dotted": ("", "", "birdwatch.objectives.margin"),
-    "plugin": ("birdwatch = birdwatch.plugin", ":", "margin"),
-}
+PLUGIN = """from parts import *
+LOSSES, HEADS, SOURCES = {"margin": margin}, {"Halved": Halved}, {"Birds": Birds}
+TOKENIZERS, PROTOCOLS = {"Letters": Letters}, {"STRICT": STRICT}
+BENCHMARKS = {"DOGS": (dogs, "STRICT")}
+"""
+SMALL = {"width": 8, "depth": 1, "heads": 2, "projection": 8}
 
 
-@pytest.mark.parametrize("way", NAMES)
-def test_own_code_trains_resumes_evaluates_and_loads(way, tmp_path):
-    entry_points, argument, loss = NAMES[way]
-    project = own_project.write(tmp_path / "project", entry_points)
-    run, objectives = project / "run", project / "birdwatch/objectives.py"
-    command = ["-m", "vlc_jax", "--config", f"exp.py{argument}", "--workdir", "run"]
-    losses = {"infonce": {"weight": 1.0}, loss: {"weight": 0.5, "gap": 0.1}}
-    command.append(f"--config.losses={losses}")
-    helpers.python(*command, cwd=project, code=0)
+def command(prefix: str) -> list[str]:
+    """Trains two steps with everything of the project."""
+    loss = {"objectives.margin" if prefix else "margin": {"weight": 0.5, "gap": 0.1}}
+    options = {
+        "batch_size": 2,
+        "epochs": 1,
+        "optimizer.warmup_steps": 1,
+        "checkpoint.every": 1,
+        "input.source": f"{prefix}Birds",
+        "input.source_options": {"path": "my_photos"},
+        "text.tokenizer": f"{prefix}Letters",
+        "text.tokenizer_options": {},
+        "model.name": f"{prefix}Halved",
+        "model.vocab_size": 256,
+        "model.image": SMALL,
+        "model.text": SMALL,
+        "losses": {"infonce": {"weight": 1.0}, **loss},
+        "evals": {f"{prefix}DOGS": {"count": 3}},
+    }
+    config = ["--config", "exp.py:path=my_photos/captions.jsonl"]
+    return [*config, *(f"--config.{name}={value}" for name, value in options.items())]
+
+
+@pytest.fixture
+def project(tmp_path):
+    page = (helpers.ROOT / "docs/extending.md").read_text()
+    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.S):
+        (tmp_path / name).write_text(code)
+    (tmp_path / "objectives.py").write_text("from parts import margin\n")
+    photos = helpers.write_photos(tmp_path / "my_photos", 4)
+    helpers.write_jsonl(tmp_path / "my_photos", photos)
+    return tmp_path
+
+
+@pytest.mark.parametrize("way", ["dotted", "plugin"])
+def test_own_code_trains_resumes_evaluates_and_loads(way, project):
+    run, parts, prefix = project / "run", project / "parts.py", "parts."
+    if way == "plugin":
+        prefix = ""
+        (project / "plugin.py").write_text(PLUGIN)
+        plugins.install(project, "plugin")
+    words = ["-m", "vlc_jax", "--workdir", "run"]
+    helpers.python(*words, *command(prefix), cwd=project, code=0)
     assert helpers.rows(run / "metrics.jsonl")[-1]["train/margin"] > 0
-    facts = json.loads((run / "env.json").read_text())["modules"]["birdwatch.objectives"]
-    assert facts["file"] == str(objectives)
-    assert facts["version"] == ("0.1" if entry_points else "not installed")
+    assert json.loads((run / "evals/DOGS/2.json").read_text())["protocol"] == f"{prefix}STRICT"
+    modules = json.loads((run / "env.json").read_text())["modules"]
+    assert modules.keys() == {"parts", "plugin" if way == "plugin" else "objectives"}
+    assert modules["parts"]["file"] == str(parts)
 
-    objectives.write_text(objectives.read_text() + "# changed\n")
+    parts.write_text(parts.read_text() + "# changed\n")
     shutil.rmtree(run / "checkpoints/2")
-    done = helpers.python(*command, cwd=project, code=0)
+    done = helpers.python(*words, *command(prefix), cwd=project, code=0)
     assert done.stderr.count("module_change") == 1
-    assert f"birdwatch.objectives.sha256: {facts['sha256']} -> " in done.stderr
+    assert f"parts.sha256: {modules['parts']['sha256']} -> " in done.stderr
 
-    helpers.write_photos(project, 1, ".png")
-    trust = ""
+    program = "import vlc_jax; print(vlc_jax.load('run').score(['my_photos/photo_0.jpg'], ['a']))"
     if way == "dotted":
-        objectives.unlink()  # neither an evaluation nor a loaded model reads losses
+        (project / "objectives.py").unlink()  # evaluation and loading read no losses
         shutil.rmtree(run / "evals")
-        evaluate = ["-m", "vlc_jax", "--mode", "eval", "--workdir", "run"]
-        done = helpers.python(*evaluate, cwd=project, code=2)
-        assert "the environment variable VLC_PLUGINS=birdwatch" in done.stderr
-        helpers.python(*evaluate, "--config", "exp.py", cwd=project, code=0)
-        trust = "import birdwatch.parts; "
-    assert json.loads((run / "evals/birds/2.json").read_text())["metrics"]["accuracy"]["count"] == 3
-    (project / "load.py").write_text(trust + LOADS)
-    assert helpers.python("load.py", cwd=project, code=0).stdout == "(1, 2)\n"
+        words += ["--mode", "eval"]
+        done = helpers.python(*words, cwd=project, code=2)
+        assert "the environment variable VLC_PLUGINS=parts" in done.stderr
+        helpers.python(*words, *command(prefix), cwd=project, code=0)
+        assert (run / "evals/DOGS/2.json").exists()
+        program = f"import parts; {program}"
+    (project / "load.py").write_text(program)
+    assert helpers.python("load.py", cwd=project, code=0).stdout.startswith("[[")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.support import own_project
+from tests.support import plugins
 from vlc_jax import errors, losses
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import lookup, sources
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     for name, text in FILES.items():
         (tmp_path / "own" / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     monkeypatch.setattr(errors, "_written", set())
     monkeypatch.setattr(errors, "_folders", [])
     errors.plugins.cache_clear()
@@ -40,11 +40,6 @@ def folder(tmp_path, monkeypatch):
 
 def table():
     return errors.Table("LOSSES", {"one": 1}, "a number", lambda x: isinstance(x, int))
-
-
-def install(folder, entry):
-    sys.path.append(str(folder))
-    own_project.install(folder, "own", entry)
 
 
 @pytest.mark.parametrize(
@@ -87,14 +82,14 @@ def test_only_the_user_lets_a_dotted_name_be_imported(folder, way, monkeypatch):
     elif way == "trusted":
         monkeypatch.setenv("VLC_PLUGINS", "other,own")
     else:
-        install(folder, "own = own.plugin")
+        plugins.install(folder, "own.plugin")
         errors.plugins.cache_clear()
     rows = table()
     assert rows[errors.known("loss", "own.good.NUMBER", rows)] == 7
 
 
 def test_a_plugin_adds_its_rows_and_is_listed(folder, caplog):
-    install(folder, "own = own.plugin")
+    plugins.install(folder, "own.plugin")
     rows = table()
     assert "number" in rows
     assert (rows["number"], "own" in errors.packages_in_use) == (7, True)
@@ -115,7 +110,7 @@ def test_a_plugin_adds_its_rows_and_is_listed(folder, caplog):
     ],
 )
 def test_a_broken_plugin_is_one_warning_and_in_the_error(folder, caplog, module, message):
-    install(folder, f"own = own.{module}")
+    plugins.install(folder, f"own.{module}")
     with pytest.raises(UsageError, match=f"known: one; .*{message}"):
         errors.known("loss", "number", table())
     assert "one" in table()
@@ -126,7 +121,7 @@ def test_a_broken_plugin_is_one_warning_and_in_the_error(folder, caplog, module,
 
 
 def test_a_name_of_two_packages_is_refused(folder):
-    install(folder, "own = own.clash")
+    plugins.install(folder, "own.clash")
     with pytest.raises(UsageError, match=r"'one' is of vlc_jax and of the plug-in own 0\.1"):
         errors.known("loss", "one", table())
 
