@@ -1,6 +1,5 @@
 """Registry lookup with did-you-mean errors for names and options."""
 
-import difflib
 import inspect
 import math
 import types
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax import errors
+from vlc_jax.errors import nearest
 
 
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, /, **options: Any) -> Any:
@@ -159,9 +159,3 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
         if name not in known:
             listed = ", ".join(known)
             raise ValueError(f"unknown {kind} {name!r}{nearest(name, known)}; known: {listed}")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Hint for an error message, " (did you mean 'x'?)"; "" if no known word is similar."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -69,6 +69,12 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
     raise UsageError(explained(kind, name, names, unknown))
 
 
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Hint for an error message, " (did you mean 'x'?)"; "" if no known word is similar."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
 class WeightsError(Exception):
     """Weights that do not fit the model, or a file without weights."""
 
@@ -273,9 +279,8 @@ def _attribute(name: str) -> Any:
             raise UsageError(f"there is no module {missing} in {places}") from None
         raise UsageError(f"cannot import {module}: {_cause(error)}") from error
     if not hasattr(found, attribute):
-        near = difflib.get_close_matches(attribute, vars(found), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"{getattr(found, '__file__', None) or module} has no {attribute!r}{hint}")
+        file = getattr(found, "__file__", None) or module
+        raise UsageError(f"{file} has no {attribute!r}{nearest(attribute, vars(found))}")
     return getattr(found, attribute)
 
 

@@ -96,7 +96,7 @@ READERS = errors.Table(
 
 def protocol_of(name: str) -> str:
     """Protocol of a reader. Raises UsageError naming the nearest reader for an unknown name."""
-    return PROTOCOL_OF[errors.known("benchmark", name, READERS)]
+    return PROTOCOL_OF.get(errors.known("benchmark", name, READERS), "")
 
 
 def reads_source(name: str) -> bool:

@@ -46,7 +46,7 @@ def table():
     ("name", "message"),
     [
         ("own.good.TEXT", "it must be a number; got 'seven'"),
-        ("own.good.NUMBR", r"own/good\.py has no 'NUMBR'; did you mean 'NUMBER'\?"),
+        ("own.good.NUMBR", r"own/good\.py has no 'NUMBR' \(did you mean 'NUMBER'\?\)"),
         ("own.god.NUMBER", "there is no module own.god in .*, the installed packages$"),
         ("owm.good.NUMBER", "there is no module owm in"),
         ("own.broken.NUMBER", r"cannot import own.broken: .*own/broken\.py:2: ModuleNotFoundError"),

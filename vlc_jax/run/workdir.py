@@ -230,15 +230,16 @@ class Workdir:
     def check_modules(self) -> None:
         """Compares the user's own modules with the other processes, and with env.json: a change
         since the last start is an event."""
-        now, path = modules(), self.path / "env.json"
+        facts, path = modules(), self.path / "env.json"
+        hashes = {name: each["sha256"] for name, each in facts.items()}
         if self._peers is not None:
-            hashes = {name: facts["sha256"] for name, facts in now.items()}
             self._peers.agree("modules", hashes, config_diff)
-        saved = read_object(path).get("modules") if path.exists() and self._has_state() else {}
-        common = now.keys() & saved.keys() if isinstance(saved, Mapping) else ()
-        lines = config_diff({k: saved[k] for k in common}, {k: now[k] for k in common})
-        if lines:
-            self.event("module_change", differences=lines)
+        saved = read_object(path).get("modules") if path.exists() and self._has_state() else None
+        before = saved if isinstance(saved, Mapping) else {}
+        # a text, whatever the file has there
+        changed = [x for x in hashes if x in before and hashes[x] not in str(before[x])]
+        if changed:
+            self.event("module_change", files=[facts[name]["file"] for name in changed])
 
     def write_env(self, **fields: Any) -> None:
         """Writes env.json: command and its folder, commit, versions and `fields`."""
