@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     monkeypatch.setattr(errors, "_written", set())
     monkeypatch.setattr(errors, "_folders", [])
+    monkeypatch.setattr(errors, "packages_in_use", set())
     errors.plugins.cache_clear()
     yield tmp_path
     errors.plugins.cache_clear()
