@@ -45,8 +45,8 @@ def get_config() -> ConfigDict:
         {"other": placeholder(str), "alpha": (0.0, 0.25, 0.5, 0.75, 1.0)}
     )
     # name -> weight and options. The names are keys of vlc_jax.losses.LOSSES, or any with an option
-    # `loss`. implementation: dense | chunked (`chunk` images at a time) | ring (blocks of texts
-    # travel between devices). Further options, such as `rows`: vlc_jax.losses.total.
+    # `loss`, such a key or your module.function. implementation: dense | chunked (`chunk` images at
+    # a time) | ring (blocks of texts travel between devices). Others: vlc_jax.losses.total.
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
     # Split the batch into this many independent contrastive sub-batches without shared negatives;
     # the loss is their mean, activation memory is one sub-batch's.
@@ -133,7 +133,7 @@ def _evaluation() -> dict:
 
 def _input() -> dict:
     return {
-        "source": "scenes",  # a key of SOURCES in input_pipeline/sources/
+        "source": "scenes",  # a key of SOURCES in input_pipeline/sources/, or your module.Class
         # Options of the source: the arguments of its class, listed by `vlc-jax --list`. One of
         # them: --config.input.source_options.path=x; all, in place of the config's:
         # --config.input.source_options="{'path': 'x'}"
@@ -199,7 +199,7 @@ def _scenes() -> dict:
 
 def _text() -> dict:
     return {
-        "tokenizer": "scenes",  # a key of TOKENIZERS in input_pipeline/tokenizers/
+        "tokenizer": "scenes",  # a key of TOKENIZERS in input_pipeline/tokenizers/, or module.Class
         # Options of the tokenizer, as `source_options`. A path is a file, a folder, or the
         # workdir of a run with this kind of tokenizer.
         "tokenizer_options": {},
@@ -216,9 +216,9 @@ def _text() -> dict:
 
 def _model() -> dict:
     return {
-        # Head that scores the features: a key of vlc_jax.models.HEADS. init_from: model, texts
-        # and preprocessing are read from the weights at config.init_from and written to
-        # config.json; fields that differ from this file keep their values. init_from:NAME: the
+        # Head that scores the features: a key of vlc_jax.models.HEADS, or module.Class. init_from:
+        # model, texts and preprocessing are read from the weights at config.init_from and written
+        # to config.json; fields that differ from this file keep their values. init_from:NAME: the
         # same, and their head must be NAME.
         "name": "clip",
         "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS

@@ -1,6 +1,5 @@
 """Registry lookup with did-you-mean errors for names and options."""
 
-import difflib
 import inspect
 import math
 import types
@@ -8,6 +7,9 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from vlc_jax import errors
+from vlc_jax.errors import nearest
 
 
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, /, **options: Any) -> Any:
@@ -39,7 +41,8 @@ def check(
     passed: parameters that the caller sets itself; they are no options.
     """
     if name not in table:
-        raise ValueError(f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}")
+        unknown = f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}"
+        raise ValueError(errors.explained(kind, name, table, unknown))
     parameters = inspect.signature(table[name]).parameters.keys() - {*passed}
     for option in options:
         if option not in parameters:
@@ -156,9 +159,3 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
         if name not in known:
             listed = ", ".join(known)
             raise ValueError(f"unknown {kind} {name!r}{nearest(name, known)}; known: {listed}")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Hint for an error message, " (did you mean 'x'?)"; "" if no known word is similar."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""

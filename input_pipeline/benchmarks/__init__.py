@@ -6,6 +6,7 @@ benchmark of config.evals is named after its reader, unless its option `reader` 
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 from vlc_jax import errors
 from vlc_jax.input_pipeline.benchmarks import (  # noqa: F401
@@ -72,18 +73,30 @@ _OTHERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader,
     **scene_geometry.READERS,
 }
 
-READERS: dict[str, Callable[..., Benchmark]] = {
-    name: reader for name, (reader, _) in (_OTHERS | PUBLISHED).items()
-}
 PROTOCOL_OF: dict[str, str] = {  # reader -> its protocol, a key of vlc_jax.evaluators.PROTOCOLS
     **{name: protocol for name, (_, protocol) in _OTHERS.items()},
     **{name: origin.protocol for name, (_, origin) in PUBLISHED.items()},
 }
 
 
+def _row(name: str, value: Any) -> Callable[..., Benchmark]:
+    """The reader of another project's pair."""
+    PROTOCOL_OF[name] = value[1]
+    return value[0]
+
+
+READERS = errors.Table(
+    "BENCHMARKS",
+    {name: reader for name, (reader, _) in (_OTHERS | PUBLISHED).items()},
+    "a pair (function, name of its protocol)",
+    lambda x: isinstance(x, tuple) and len(x) == 2 and callable(x[0]),
+    _row,
+)
+
+
 def protocol_of(name: str) -> str:
     """Protocol of a reader. Raises UsageError naming the nearest reader for an unknown name."""
-    return PROTOCOL_OF[errors.known("benchmark", name, PROTOCOL_OF)]
+    return PROTOCOL_OF.get(errors.known("benchmark", name, READERS), "")
 
 
 def reads_source(name: str) -> bool:

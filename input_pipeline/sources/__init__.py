@@ -1,8 +1,9 @@
 """Collections of records. Name -> source class; `make_source` builds one."""
 
-from collections.abc import Callable
+import inspect
 from typing import Any
 
+from vlc_jax import errors
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources.cc3m import Cc3mSource
@@ -25,7 +26,7 @@ from vlc_jax.input_pipeline.sources.side_by_side import SideBySideSource
 from vlc_jax.input_pipeline.sources.sugarcrepe import SugarcrepeSource
 from vlc_jax.input_pipeline.sources.tfds import TfdsSource
 
-SOURCES: dict[str, Callable[..., Source]] = {
+_OWN = {
     "cc3m": Cc3mSource,
     "class_folders": ClassFoldersSource,
     "coco": CocoSource,
@@ -46,6 +47,12 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "sugarcrepe": SugarcrepeSource,
     "tfds": TfdsSource,
 }
+SOURCES = errors.Table(
+    "SOURCES",
+    _OWN,
+    "a class that takes split, with len, [] and fingerprint",
+    lambda x: isinstance(x, type) and "split" in inspect.signature(x).parameters,
+)
 
 
 def make_source(name: str, split: str, **options: Any) -> Source:

@@ -1,8 +1,8 @@
 """Table of tokenizers: captions -> token ids, or precomputed text vectors."""
 
-from collections.abc import Callable
 from typing import Any
 
+from vlc_jax import errors
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.tokenizers import (
     byte_level,
@@ -17,7 +17,7 @@ from vlc_jax.input_pipeline.tokenizers import (
 )
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
-TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
+_OWN = {
     "bytes": byte_level.BytesTokenizer,
     "clip": clip_bpe.ClipTokenizer,
     "conversation": conversation.ConversationTokenizer,
@@ -31,6 +31,12 @@ TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
     "vectors": text_vectors.text_vectors,
     "words": word_level.WordTokenizer,
 }
+TOKENIZERS = errors.Table(
+    "TOKENIZERS",
+    _OWN,
+    "a class that inherits vlc_jax.input_pipeline.tokenizers.tokenizer.Tokenizer",
+    lambda x: isinstance(x, type) and Tokenizer in x.__mro__,  # of a protocol no issubclass
+)
 
 
 def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer:

@@ -8,13 +8,11 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import jax.numpy as jnp
 import pytest
 
 from tests.support import helpers, miniature, sets, small_models, tiny_llama
-from vlc_jax import losses, models, setup
+from vlc_jax import models
 from vlc_jax.configs import default, hp_hn
-from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.commands import generated_texts, prepare
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import SOURCES, shards
@@ -242,22 +240,6 @@ def indented(page: str, start: str) -> list[str]:
     text = (helpers.ROOT / page).read_text().replace("\\\n", " ")
     (line,) = [line for line in text.splitlines() if line.startswith(f"    {start} ")]
     return shlex.split(line)
-
-
-def test_the_config_of_an_own_project_adds_a_loss_and_a_benchmark(monkeypatch):
-    (block,) = re.findall(
-        r"```python\n(.*?)```", (helpers.ROOT / "docs/extending.md").read_text(), re.S
-    )
-    monkeypatch.setitem(losses.LOSSES, "margin", None)
-    for table in (benchmarks.READERS, benchmarks.PROTOCOL_OF):
-        monkeypatch.setitem(table, "dogs", None)
-    own = {}
-    exec(block, own)
-    config = own["get_config"]("path=captions.jsonl")
-    assert {*config.evals} - {"retrieval"} == {"dogs"}
-    setup.resolve(config, "plan")  # refuses a loss or an option that is not there
-    assert own["margin"](jnp.eye(3) * 0.1, gap=0.3) == pytest.approx([0.2] * 3)
-    assert [case.captions[0] for case in own["dogs"](count=2).cases] == ["a small dog"] * 2
 
 
 def test_texts_for_hp_hn_are_of_the_versions_of_its_config():

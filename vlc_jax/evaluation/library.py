@@ -12,7 +12,7 @@ from typing import Any
 
 from vlc_jax import evaluators
 from vlc_jax.encode.inference import Model
-from vlc_jax.errors import UsageError, known
+from vlc_jax.errors import UsageError, allow, known
 from vlc_jax.evaluation import foreign_models
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.evaluators import Abilities, Scorer, foreign
@@ -171,6 +171,7 @@ def _setups(
         benchmarks = {name: {} for name in benchmarks}
     if not benchmarks:
         raise UsageError("benchmarks are one name or several; got none")
+    allow(repr(benchmarks))
     setups, has_root = {}, False
     for name, own in benchmarks.items():
         check_benchmark_name(name)

@@ -87,7 +87,7 @@ class Protocol(NamedTuple):
         return {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
 
 
-PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
+_OWN: dict[str, Protocol] = {  # in the order of result tables
     "retrieval": Protocol(
         retrieval.evaluate,
         summary=("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
@@ -175,10 +175,13 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         correct="best class",
     ),
 }
+PROTOCOLS = errors.Table(
+    "PROTOCOLS", _OWN, "a vlc_jax.evaluators.Protocol", lambda x: isinstance(x, Protocol)
+)
 
 # Protocols that ask the model questions, and may take the place of a reader's own protocol: the
 # option `protocol` of a benchmark names one of them.
-ASKING = tuple(name for name, row in PROTOCOLS.items() if row.needs)
+ASKING = tuple(name for name, row in _OWN.items() if row.needs)
 # Options of every benchmark: the protocol, the fields of vqascore.asking, which replaces the scores
 # of captions in every other protocol, of negation.Negation, which corrects embeddings of texts, and
 # of scorer.Segments, which scores by segments of texts.
@@ -188,12 +191,16 @@ GROUNDED = "grounded_"
 
 
 def protocol(default: str, chosen: str = "") -> str:
-    """The name of a benchmark's protocol: its reader's `default`, or `chosen` in its place.
+    """The name of a benchmark's protocol: its reader's `default`, or `chosen` in its place, which
+    asks questions or is of another project.
 
     Raises UsageError naming the nearest known protocol.
     """
     errors.known("protocol", default, PROTOCOLS)
-    return errors.known("protocol", chosen, (default, *ASKING)) if chosen else default
+    if "." in chosen:
+        return errors.known("protocol", chosen, PROTOCOLS)
+    choices = (default, *ASKING, *PROTOCOLS.packages)
+    return errors.known("protocol", chosen, choices) if chosen else default
 
 
 def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
@@ -240,7 +247,7 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
         lookup.check_types("protocol", name, row.evaluate, options)
     row.check(**values)
     if vqascore_options is not None:
-        if name in ASKING:
+        if row.needs:
             raise errors.UsageError(f"protocol {name!r} has questions of its own: no vqascore")
         vqascore.check(vqascore_options)
     chosen = {
@@ -250,7 +257,7 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
     cosines = [option for option, how in chosen.items() if how]
     if len(cosines) > 1:
         raise errors.UsageError("negation and segments change the same scores: leave one out")
-    if cosines and name in ASKING:
+    if cosines and row.needs:
         raise errors.UsageError(f"protocol {name!r} compares no embeddings: no {cosines[0]}")
     if abilities is None:
         return
@@ -332,5 +339,5 @@ def display(protocol: str) -> dict[str, Any]:
         "order": list(PROTOCOLS).index(protocol),
         "correct": row.correct,
         "by_group": row.by_group,
-        "asks": protocol in ASKING,
+        "asks": row.needs is not None,
     }

@@ -138,7 +138,7 @@ _NEGATIVE_BAG = Loss(
 # negclip and sigmoid_negatives are infonce and sigmoid with hard negatives contrasted with all
 # images of the batch. svlc_negative and hn_focal can be added to any of the four. Names with _local
 # are formulas on a head's second scores (types.Outputs.local).
-LOSSES: dict[str, Loss] = {
+_OWN: dict[str, Loss] = {
     "infonce": _INFONCE,
     "negclip": _INFONCE._replace(
         inputs=lambda o, m: (o.scores, o.logit_scale, m, o.negative_scores),
@@ -210,6 +210,14 @@ LOSSES: dict[str, Loss] = {
     "itc": Loss(matching.itc, inputs.itc),
     "itm": Loss(matching.itm, inputs.itm),
 }
+
+LOSSES = errors.Table(
+    "LOSSES",
+    _OWN,
+    "a function of fields of vlc_jax.types.Outputs, or a vlc_jax.losses.Loss",
+    lambda x: isinstance(x, Loss) or (callable(x) and not isinstance(x, type)),
+    lambda name, x: x if isinstance(x, Loss) else Loss(**inputs.of_formula(name, x)),
+)
 # Losses that keep a teacher between steps, and those of them that keep a centre, too.
 TEACHERS = ("distill", "self_distill", "masked_patches")
 CENTRED = TEACHERS[1:]
@@ -430,13 +438,10 @@ def _per_example(
         own |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
     pair_masks = masks.pair_masks(batch, **common.for_masks)
     values = loss.values(common.implementation, outputs, pair_masks, **own)
-    return values, _is_counted(loss, pair_masks)
-
-
-def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, " batch"]:
-    is_counted = pair_masks.mask
-    if loss.mean_over == "examples_with_hard_texts":
-        own_masks = {"negative": masks.own_negatives, "positive": masks.own_positives}
-        for text in loss.needs:
-            is_counted &= own_masks[text](pair_masks).any(axis=1)
-    return is_counted
+    if values.shape != pair_masks.mask.shape:
+        raise errors.UsageError(
+            f"the loss {name} gives one value per example, {pair_masks.mask.shape}; got an array "
+            f"{values.shape}"
+        )
+    kinds = loss.needs if loss.mean_over == "examples_with_hard_texts" else ()
+    return values, masks.with_texts(pair_masks, kinds)

@@ -4,6 +4,7 @@ A function is named like its formula. `o` has the hard texts that the row's `nee
 a formula reads is checked here, and UsageError raised where a model lacks it.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,30 @@ def local(inputs: Inputs) -> Inputs:
         return inputs(o._replace(**o.local), m)
 
     return local_inputs
+
+
+def of_formula(loss: str, formula: Callable[..., Any]) -> dict[str, Any]:
+    """The row of another project's formula, whose positional parameters are fields of Outputs or
+    pair_masks. Its mean runs over the examples with the hard texts that they name."""
+    parameters = inspect.signature(formula).parameters.values()
+    names = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+    for name in names:
+        errors.known("positional parameter", name, (*types.Outputs._fields, "pair_masks"))
+
+    def inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
+        given = {**o._asdict(), "pair_masks": m}
+        if lacking := [name for name in names if given[name] is None]:
+            raise errors.UsageError(f"the loss {loss}: the model and batch have no {lacking[0]}")
+        return tuple(given[name] for name in names)
+
+    needs = tuple(kind for kind in ("negative", "positive") if kind in " ".join(names))
+    return {
+        "dense": formula,
+        "inputs": inputs,
+        "needs": needs,
+        "mean_over": "examples_with_hard_texts" if needs else "batch",
+        "contrasts_all": tuple(kind for kind in needs if f"{kind}_scores" in names),
+    }
 
 
 def negative(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:

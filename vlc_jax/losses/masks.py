@@ -7,7 +7,7 @@ all of them as negatives (duplicates="keep"); "mask" leaves them out.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -297,3 +297,11 @@ def _is_duplicate(rows: Hashes, columns: Hashes) -> Bool[Array, "images texts"]:
 
 def _equal(a: UInt32[Array, "*a 2"], b: UInt32[Array, "*b 2"]) -> Bool[Array, "*both"]:
     return jnp.all(a == b, axis=-1)
+
+
+def with_texts(pair_masks: PairMasks, kinds: Sequence[str]) -> Bool[Array, " batch"]:
+    """The real examples that have hard texts of each kind, "negative" or "positive"."""
+    is_counted, own = pair_masks.mask, {"negative": own_negatives, "positive": own_positives}
+    for kind in kinds:
+        is_counted &= own[kind](pair_masks).any(axis=1)
+    return is_counted

@@ -49,7 +49,7 @@ TextTower = (
     | text_ids.NoTexts
 )
 # The name of a model is the name of its head, which scores the features of the two towers.
-HEADS: dict[str, type[nn.Module]] = {
+_OWN: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
     "blip": blip.BLIP,
     "captioner": captioner.Captioner,
@@ -66,6 +66,12 @@ HEADS: dict[str, type[nn.Module]] = {
     "vlm2vec": vlm2vec.VLM2Vec,
     "xvlm": xvlm.XVLM,
 }
+HEADS = errors.Table(
+    "HEADS",
+    _OWN,
+    "a class that inherits vlc_jax.models.heads.Head",
+    lambda x: isinstance(x, type) and issubclass(x, heads.Head),
+)
 
 # Short names of overrides -> the parts of the model that have this field; a ResNet, a Swin and the
 # tower of Qwen3-VL have some only.

@@ -8,6 +8,8 @@ tests/models/test_variants.py holds the published parameter counts.
 
 from typing import Any, NamedTuple
 
+from vlc_jax import errors
+
 
 class Sizes(NamedTuple):
     """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width).
@@ -204,7 +206,7 @@ FAMILIES["qwen3_vl"] = {
     "image": {"deepstack": (5, 11, 17)},
     "clip": {"logit_scale_init": 1.0},
 }
-VARIANTS: dict[str, Sizes] = {
+_OWN: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
     "mini": Sizes("scenes", 96, 40, None, (96, 3, 4), (96, 2, 4)),
     "mini/8": Sizes("small", 96, 64, 8, (96, 3, 4), (96, 2, 4)),
@@ -302,6 +304,9 @@ VARIANTS: dict[str, Sizes] = {
     # 1,800 image tokens at most, as the authors' embedder
     "Qwen3-VL-2B": Sizes("qwen3_vl", 2048, 1360, 16, (1024, 24, 16, 4096), (2048, 28, 16, 6144)),
 }
+VARIANTS = errors.Table(
+    "VARIANTS", _OWN, "a vlc_jax.models.variants.Sizes", lambda x: isinstance(x, Sizes)
+)
 
 
 def options(variant: str) -> dict[str, dict[str, Any]]:

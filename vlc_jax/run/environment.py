@@ -1,5 +1,6 @@
 """Provenance of a run: its command line, its commit and the versions of its packages."""
 
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -8,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from vlc_jax import errors
 
 PACKAGES = (
     "vlc_jax",
@@ -23,7 +26,7 @@ PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Command, commit and package versions of this process."""
+    """Command, commit and package versions of this process, and the modules of other projects."""
     return {
         "command": shlex.join([*_program(), *sys.argv[1:]]),
         "commit": _commit(Path(__file__).resolve().parents[2]),
@@ -31,7 +34,25 @@ def environment() -> dict[str, Any]:
             "python": platform.python_version(),
             **{name: _version(name) for name in PACKAGES},
         },
+        "modules": modules(),
     }
+
+
+def modules() -> dict[str, dict[str, str]]:
+    """File, version of its package and SHA-256 of each loaded module of the packages whose losses,
+    heads, ... are in use (errors.Table)."""
+    packages = errors.packages_in_use - {"vlc_jax", *sys.stdlib_module_names}
+    installed = importlib.metadata.packages_distributions() if packages else {}
+    found = {}
+    for name, module in sorted(dict(sys.modules).items()):
+        package, file = name.partition(".")[0], getattr(module, "__file__", None)
+        if package in packages and file and Path(file).is_file():
+            found[name] = {
+                "file": file,
+                "version": _version(installed.get(package, [package])[0]),
+                "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest(),
+            }
+    return found
 
 
 def _commit(folder: Path) -> str:

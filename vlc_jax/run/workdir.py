@@ -17,7 +17,7 @@ from vlc_jax.errors import STORAGE_ERRORS, UsageError
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.run import workdir_files
-from vlc_jax.run.environment import environment
+from vlc_jax.run.environment import environment, modules
 from vlc_jax.run.processes.peers import Peers
 from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 from vlc_jax.run.store.step_folders import steps_of
@@ -207,6 +207,20 @@ class Workdir:
         cures = "restore the images, use another --workdir"
         _refuse(lines[:LISTED_IMAGES], allow_change, headline, cures)
 
+    def check_modules(self) -> None:
+        """Compares the user's own modules with the other processes, and with env.json: a change
+        since the last start is an event."""
+        facts, path = modules(), self.path / "env.json"
+        hashes = {name: each["sha256"] for name, each in facts.items()}
+        if self._peers is not None:
+            self._peers.agree("modules", hashes, config_diff)
+        saved = read_object(path).get("modules") if path.exists() and self._has_state() else None
+        before = saved if isinstance(saved, Mapping) else {}
+        # a text, whatever the file has there
+        changed = [x for x in hashes if x in before and hashes[x] not in str(before[x])]
+        if changed:
+            self.event("module_change", files=[facts[name]["file"] for name in changed])
+
     def write_env(self, **fields: Any) -> None:
         """Writes env.json: command and its folder, commit, versions and `fields`."""
         if self.is_writer:
@@ -252,6 +266,7 @@ LOUD = frozenset(
         "evaluation_left",
         "hard_images_missing",
         "loss_spike",
+        "module_change",
         "save_retry",
     }
 )

@@ -91,7 +91,7 @@ def resolve(
         parameters=parameters,
         optimization=model_setup.make_optimization(config, parameters, steps),
         origin=None if mode == "plan" else _origin(config, model, tokenizer),
-        evaluation=None if mode == "plan" else _evaluation(config),
+        evaluation=None if mode == "plan" else _evaluation(config, mode),
         training=training,
     )
 
@@ -153,12 +153,13 @@ def _training(
     )
 
 
-def _evaluation(config: ConfigDict) -> EvaluationSetup:
+def _evaluation(config: ConfigDict, mode: Mode) -> EvaluationSetup:
     other, question = config.interpolate.get("other"), config.input.question
     text = {"text": config.text.to_dict()}
     question_inputs = {"question": question, **text} if question else {}
     return EvaluationSetup(
-        benchmarks=data.benchmarks(config),
+        # those of a run may be another project's, which a loaded model need not have
+        benchmarks={} if mode == "weights" else data.benchmarks(config),
         transform=data.image_transform(config, is_training=False),
         question=question,
         every=config.eval.every,

@@ -80,6 +80,10 @@ def listing() -> str:
     models_of_open_clip = dict.fromkeys(model for model, _ in open_clip_names.ROWS)
     lines += ["", f"Published weights (open_clip://NAME/TAG): {', '.join(models_of_open_clip)}"]
     lines += ["", f"Benchmarks (config.evals): {', '.join(benchmarks.READERS)}"]
+    for plugin in errors.plugins():
+        rows = [f"{group}: {', '.join(plugin.rows(group))}" for group in errors.GROUPS]
+        listed = "; ".join(row for row in rows if not row.endswith(": "))
+        lines += ["", f"Plug-in {plugin.package} ({plugin.module}): {plugin.error or listed}"]
     return "\n".join(lines)
 
 

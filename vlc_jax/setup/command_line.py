@@ -12,12 +12,13 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from vlc_jax import losses
+from vlc_jax import errors, losses
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
+from vlc_jax.run.workdir import SavedConfig
 from vlc_jax.setup import catalogue, config_of_run
 
 # What ml_collections searches for --config.FIELD; by default sys.argv, with flags of OPTIONS in it.
@@ -36,6 +37,8 @@ OPTIONS = re.compile(
     r"\.([^=]+)(?:=(.*))?",
     re.DOTALL,
 )
+# Tables of a config whose keys may be dotted names -> the option that they become.
+ENTRIES = {"config.losses": "loss", "config.evals": "reader"}
 MESSAGE = 300  # letters of an error of a config file; ml_collections lists whole configs
 # Settings of a process, no longer of a config.
 ELSEWHERE = {
@@ -57,6 +60,8 @@ def config(holder: flags.FlagHolder = CONFIG) -> ConfigDict:
             kind = type(value).__name__
             raise UsageError(f"--config: its get_config returns a ConfigDict; it returned {kind}")
         value.lock()
+        if not isinstance(value, SavedConfig):
+            errors.allow(repr(value.to_dict()))
     except OSError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(f"cannot load --config: {lines[-1]}") from error
@@ -94,7 +99,7 @@ def _parse(
     """Parses `argv` into flags and returns the rest.   holder, given: flag of the config, and where
     it looks for --config.FIELD. Raises UsageError."""
     try:
-        argv, options = split_options(with_config_paths(argv))
+        argv, options = split_options(named_entries(with_config_paths(argv)))
         given[:] = argv
         rest = values(argv)
         for group, option, text in options:
@@ -161,7 +166,8 @@ def _config_file_error(error: BaseException | None) -> str | None:
         return f"it is no config file, or takes no arguments after a colon: {message}"
     # messages of our own configs are for people
     if isinstance(error, ValueError | UsageError):
-        return message
+        dotted = "; give the entry a name, and the dotted one as its option loss (reader in evals)"
+        return message + dotted * ("does not accept dots" in message)
     return f"line {(inside or ours)[-1].lineno}: {type(error).__name__}: {message}"
 
 
@@ -179,6 +185,27 @@ def split_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str, str]
             raise UsageError(f"{word} needs a value")
         options.append((group, option, text))
     return rest, options
+
+
+def named_entries(argv: list[str]) -> list[str]:
+    """The arguments with dotted keys of --config.losses and --config.evals, which no config may
+    have, as an option `loss` or `reader` of an entry with the last word as its name."""
+    argv = list(argv)
+    for index, word in enumerate(argv):
+        flag, equals, text = word.partition("=")
+        option, place = ENTRIES.get(flag.lstrip("-")), index + (not equals)
+        table = _value(text if equals else argv[place]) if option and place < len(argv) else None
+        if isinstance(table, dict):
+            entries = {
+                str(key).rpartition(".")[2]: {option: key, **value}
+                if "." in str(key) and isinstance(value, dict)
+                else value
+                for key, value in table.items()
+            }
+            if len(entries) < len(table):
+                raise UsageError(f"{flag}: two entries end in one name; got {', '.join(table)}")
+            argv[place] = f"{flag}={entries!r}" if equals else repr(entries)
+    return argv
 
 
 def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
@@ -244,7 +271,7 @@ def _find_modules_of(config_file: str) -> None:
     -m` has on its path and the program vlc-jax has not."""
     folder = Path(config_file).resolve().parent
     if config_file and not folder.is_relative_to(catalogue.config_folder()):
-        sys.path += [each for each in (str(folder), os.getcwd()) if each not in sys.path]
+        errors.find_modules_in(str(folder), os.getcwd())
 
 
 def _flag(argv: list[str], name: str) -> str | None:

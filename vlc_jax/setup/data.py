@@ -185,7 +185,8 @@ class TokenizerShape(Tokenizer):
     eos_id = 0
 
     def __init__(self, config: ConfigDict) -> None:
-        kind = tokenizers.TOKENIZERS[config.text.tokenizer]
+        table = tokenizers.TOKENIZERS
+        kind = table[known("tokenizer", config.text.tokenizer, table)]
         self.context_length = config.text.context_length
         self.reads_conversations = getattr(kind, "reads_conversations", False)
         self.words = tuple(config.text.functional_words.words)

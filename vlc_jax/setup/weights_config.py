@@ -262,7 +262,7 @@ def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:
     The file or folder of another project's tokenizer is the path of the family's kind.
     """
     path, text = Path(tokenizer), config.text
-    if tokenizer in TOKENIZERS and not path.exists():
+    if not path.exists() and tokenizer in TOKENIZERS:
         text.tokenizer, text.tokenizer_options = tokenizer, ConfigDict()
         return
     theirs = saved_config(path) if is_workdir(path) else exported_config.read(path)

@@ -50,6 +50,7 @@ def train(
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
     workdir.check_images(training.data.image_sizes, allow_change)
+    workdir.check_modules()
     # before compiling, and before the workdir is claimed
     stop.interrupt(training.data.check_preview, has_begun=False)
     evaluation = Evaluation(setup, workdir, stop)
