@@ -1,8 +1,12 @@
 """What a user types wrong ends in one line that says the rule, the value and the cure."""
 
+import argparse
 import errno
+import importlib
 import json
 import os
+import re
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 
 from tests.support import helpers
 from vlc_jax import errors, main
+from vlc_jax.__main__ import COMMANDS
 from vlc_jax.errors import ExitCode
 from vlc_jax.input_pipeline.loader.workers import WorkerError
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -75,6 +80,35 @@ def test_a_tool_has_a_help_of_its_own():
     done = helpers.python("-m", "vlc_jax.tools.cache_features", "--help")
     assert "vlc-jax cache_features" in done.stdout
     assert "--allow_config_change" not in done.stdout
+
+
+class Parsed(BaseException):
+    """Ends a command whose words are parsed; none of its handlers catches it."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_example_of_a_help_is_parsed_by_its_command(name, monkeypatch):
+    module = importlib.import_module(COMMANDS[name][0])
+    text = (module.__doc__ or "").replace("\\\n", " ")
+    example = re.search(rf"^ *vlc-jax {name} (.+)$", text, re.MULTILINE)
+    assert example, text
+    words = shlex.split(example[1])
+    if name in ("cache_features", "embed_text"):  # absl's flags, which exist once in a process
+        source = Path(module.__file__).read_text()
+        own = [word[2:].split("=")[0] for word in words if word.startswith("--")]
+        assert all(f'"{word}"' in source for word in own if not word.startswith("config"))
+        return
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_alone(parser, words):
+        parse(parser, words)
+        assert f"vlc-jax {name}" in parser.format_help()
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_alone)
+    module = importlib.import_module("vlc_jax.report.__main__") if name == "report" else module
+    with pytest.raises(Parsed):
+        module.main(words)
 
 
 def test_a_truncated_jpeg_is_exit_3_and_named(tmp_path):

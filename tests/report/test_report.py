@@ -1,8 +1,10 @@
+import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -12,7 +14,7 @@ from tests.report.pages import Page, assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import plot, read_workdir
+from vlc_jax.report import page, plot, read_workdir
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,23 @@ def test_both_pages_tell_what_ran_and_what_came_out(done):
             "“The | left.”",  # the answer of a model that writes
         ):
             assert text in plain
+
+
+@pytest.mark.parametrize(
+    ("facts", "start"),
+    [
+        (
+            {"commit": "12ab-dirty", "versions": {"vlc_jax": "0.2.0"}},
+            "git checkout 12ab\npip install",
+        ),
+        ({"commit": "", "versions": {"vlc_jax": "0.2.0"}}, "pip install vlc_jax==0.2.0\nvlc-jax x"),
+        ({"commit": "", "versions": {"vlc_jax": "not installed"}}, "pip install -r requirements"),
+    ],
+)
+def test_how_to_reproduce_names_the_commit_or_the_version(facts, start):
+    run = SimpleNamespace(env={"command": "vlc-jax x", **facts})
+    _, commands, *_ = inspect.unwrap(page._reproduction)(run)
+    assert commands.content.startswith(start)
 
 
 def test_metrics_of_groups_are_there_but_folded_away(done):

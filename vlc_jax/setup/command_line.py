@@ -31,7 +31,7 @@ CONFIG = config_flags.DEFINE_config_file(
 # Dictionaries whose keys the config need not have: options of what the config chooses by name.
 OPTIONS = re.compile(
     r"--?config\.((?:pretrain\.)*"
-    r"(?:input\.source_options|text\.tokenizer_options|model\.(?:image|text|head)))"
+    r"(?:evals|input\.source_options|text\.tokenizer_options|model\.(?:image|text|head)))"
     r"\.([^=]+)(?:=(.*))?",
     re.DOTALL,
 )
