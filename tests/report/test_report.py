@@ -14,7 +14,8 @@ from tests.report.pages import Page, assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import page, plot, read_workdir
+from vlc_jax.report import page as pages
+from vlc_jax.report import plot, read_workdir
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +71,16 @@ def test_both_pages_tell_what_ran_and_what_came_out(done):
 
 
 @pytest.mark.parametrize(
-    ("facts", "start"),
+    ("commit", "version", "start"),
     [
-        (
-            {"commit": "12ab-dirty", "versions": {"vlc_jax": "0.2.0"}},
-            "git checkout 12ab\npip install",
-        ),
-        ({"commit": "", "versions": {"vlc_jax": "0.2.0"}}, "pip install vlc_jax==0.2.0\nvlc-jax x"),
-        ({"commit": "", "versions": {"vlc_jax": "not installed"}}, "pip install -r requirements"),
+        ("12ab-dirty", "0.2.0", "git checkout 12ab\npip install -r"),
+        ("", "0.2.0", "pip install vlc_jax==0.2.0\nvlc-jax x"),
+        ("", "not installed", "pip install -r requirements"),
     ],
 )
-def test_how_to_reproduce_names_the_commit_or_the_version(facts, start):
-    run = SimpleNamespace(env={"command": "vlc-jax x", **facts})
-    _, commands, *_ = inspect.unwrap(page._reproduction)(run)
+def test_how_to_reproduce_names_the_commit_or_the_version(commit, version, start):
+    env = {"command": "vlc-jax x", "commit": commit, "versions": {"vlc_jax": version}}
+    _, commands, *_ = inspect.unwrap(pages._reproduction)(SimpleNamespace(env=env))
     assert commands.content.startswith(start)
 
 
