@@ -100,7 +100,9 @@ def naming(option: str, flag: str) -> Iterator[None]:
     """Context manager: errors that name a source's `option` name the `flag` that sets it here."""
     try:
         yield
-    except (errors.UsageError, DataError, ValueError) as error:
+    except (DataError, ValueError) as error:
+        if option not in str(error):
+            raise
         raise type(error)(str(error).replace(option, flag)) from error
 
 

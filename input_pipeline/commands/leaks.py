@@ -19,6 +19,7 @@ Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
 """
 
 import argparse
+import contextlib
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.commands import addresses, command_line, near_leaks, parts
 from vlc_jax.input_pipeline.images import image_ops, perceptual_hash
-from vlc_jax.input_pipeline.images.image_key import ImageKeys
+from vlc_jax.input_pipeline.images.image_key import image_key
 from vlc_jax.input_pipeline.record import DataError, ImageLike
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.image_files import size_of
@@ -144,9 +145,14 @@ def shared_files(training: Iterable[Path], images: Iterable[ImageLike]) -> tuple
     files = {each for each in map(near_leaks.whole, images) if isinstance(each, Path)}
     sizes, of_training = ({path: size_of(path) for path in side} for side in (files, training))
     common = {*sizes.values()} & {*of_training.values()} - {None}
-    key = ImageKeys()
-    known = {key(path) for path, size in of_training.items() if size in common}
-    return len(files), sum(size in common and key(path) in known for path, size in sizes.items())
+
+    def content(path: Path) -> bytes | None:
+        with contextlib.suppress(DataError):  # nobody may read it
+            return image_key(path)
+
+    known = {content(path) for path, size in of_training.items() if size in common} - {None}
+    shared = (content(path) for path, size in sizes.items() if size in common)
+    return len(files), sum(each in known for each in shared)
 
 
 def read_coco_of(path: Path) -> dict[int, int]:

@@ -73,11 +73,10 @@ def test_a_benchmark_notes_its_images_that_were_trained_on(tmp_path, caplog):
         (tmp_path / name).write_text(name)
     table = "".join(f'{{"image": "{name}", "caption": "x"}}\n' for name in names[:2])
     (tmp_path / "t.jsonl").write_text(table)
-    with config.unlocked():
-        config.input.source, config.input.source_options = "records", {"path": str(tmp_path)}
-    assert data.training_images(config) == set()  # a folder, no table
-    with config.unlocked():
-        config.input.source_options.path += "/t.jsonl"
+    for path in (str(tmp_path), "gs://bucket/t.jsonl", str(tmp_path / "t.jsonl")):
+        assert data.training_images(config) == set()  # scenes; a folder; an address, not asked
+        with config.unlocked():
+            config.input.source, config.input.source_options = "records", {"path": path}
     evaluation = object.__new__(Evaluation)
     evaluation._options = SimpleNamespace(training_images=partial(data.training_images, config))
     cases = tuple(Case(name, (tmp_path / name,), ("x",)) for name in names)

@@ -33,17 +33,6 @@ def test_values_of_another_type():
         command_line.set_option(config, group, "path.x", "y")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
-@pytest.mark.parametrize(
-    ("flag", "place"),
-    [("plan.topology=v5e:4x4", "--plan_topology"), ("platform=cpu", "JAX_PLATFORMS")],
-)
-def test_a_field_of_earlier_versions_has_another_place(flag, place, capsys):
-    with pytest.raises(SystemExit):
-        command_line.parse_flags(["vlc", "--config", "configs/scenes/clip.py", f"--config.{flag}"])
-    assert place in capsys.readouterr().err
-
-
 def error_of(argv, capsys):
     """The line that an invalid command line ends with."""
     with pytest.raises(SystemExit, match="2"):

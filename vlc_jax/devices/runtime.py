@@ -68,8 +68,8 @@ def connect(
 
 
 def keep_libtpu_quiet() -> None:
-    """Tells libtpu, which is installed for plans, that this host has no TPU; call it before any use
-    of JAX. Else it looks for one, for seconds, and prints five lines of errors."""
+    """Tells libtpu, which is installed for plans, that this host has no TPU; else it looks for one
+    and prints five lines of errors. Call it before any use of JAX's devices."""
     # JAX sets it at its import on a host without TPUs
     if os.environ.get("TPU_SKIP_MDS_QUERY") and "JAX_FORCE_TPU_INIT" not in os.environ:
         for key, value in _NO_TPU.items():

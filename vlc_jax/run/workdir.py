@@ -312,7 +312,7 @@ def not_of_this_version(path: Path, field: str) -> UsageError:
     version = versions.get("vlc_jax", "") if isinstance(versions, dict) else ""
     checkout = f" (git checkout {commit.removesuffix('-dirty')})" if commit else ""
     if version and not commit:  # of a wheel
-        checkout = f" (vlc_jax {version:.20})"
+        checkout = f" (vlc_jax {version!s:.20})"
     return UsageError(
         f"{path} is not the config of a run of this version of vlc_jax, which differs in the field "
         f"{field!r}: take the version that wrote it{checkout}"

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline import benchmarks as benchmark_readers
-from vlc_jax.input_pipeline import lookup, tokenizers
+from vlc_jax.input_pipeline import lookup, stores, tokenizers
 from vlc_jax.input_pipeline.benchmarks import Benchmark, equal_cases
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
@@ -221,8 +221,9 @@ def source(config: ConfigDict, split: str) -> Source:
 def training_images(config: ConfigDict, opened: Source | None = None) -> set[Path]:
     """Image files of about COMPARED_IMAGES rows spread over the training table; none if it is not
     on this machine, or holds the images itself. opened: the source, if it is open."""
+    is_here = not stores.is_url(config.input.source_options.get("path") or "")
     try:
-        if hasattr(SOURCES.get(config.input.source), "image_paths"):
+        if is_here and hasattr(SOURCES.get(config.input.source), "image_paths"):
             return (opened or source(config, "train")).image_paths(COMPARED_IMAGES)
     except (UsageError, DataError, OSError):
         logging.info("benchmarks are not compared with the training images, which are not here")
