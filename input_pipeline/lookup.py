@@ -67,9 +67,11 @@ def check_types(
         allowed = _types(parameters[option].annotation)
         if allowed and not any(_VALUES[kind][1](value) for kind in allowed):
             expected = " or ".join(_VALUES[kind][0] for kind in allowed)
+            is_list = isinstance(value, str) and expected.startswith("a list")
+            hint = f""": write ["{value}"], in a shell '["{value}"]'""" if is_list else ""
             raise ValueError(
                 f"{kind} {name!r}: the option {option!r} is {expected}; got {value!r}, "
-                f"{type(value).__name__}"
+                f"{type(value).__name__}{hint}"
             )
 
 

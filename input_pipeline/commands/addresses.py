@@ -7,6 +7,7 @@ def main(arguments=None): ...
 """
 
 import functools
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,8 @@ def allowed(main: Callable[[list[str]], Any], stay_with: str | None = None) -> C
                 here = [_local(words, index, outputs) for index in range(end)]
                 return main([*here, *words[end:]])
 
+        for name in ("gcsfs", "fsspec"):  # a traceback for each call that they try again
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             return command_line.exit_code(with_files, None)
         except KeyboardInterrupt:

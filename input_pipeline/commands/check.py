@@ -126,7 +126,8 @@ def _run(words: list[str]) -> int:
         for column in ("image_folder", "image_column", "caption_column"):
             if getattr(options, column) is not None:
                 source_options[column] = getattr(options, column)
-        source = _open_table(path, source_options)
+        with command_line.naming("image_folder", "--image-folder"):
+            source = _open_table(path, source_options)
     number = len(source) if options.count is None else min(options.count, len(source))
     phrases = [*dict.fromkeys(filter(None, (options.phrases or "").split(",")))]
     threads = parts.threads(options, engine)

@@ -6,10 +6,11 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vlc_jax import errors
+from vlc_jax.input_pipeline.record import DataError
 
 # Nobody reads the output: 128 + SIGPIPE, the code of other programs.
 UNREAD = 141
@@ -92,6 +93,17 @@ def exit_code(
             raise
         print(f"{title(error)}: {message}", file=sys.stderr)
         return int(code)
+
+
+@contextlib.contextmanager
+def naming(option: str, flag: str) -> Iterator[None]:
+    """Context manager: errors that name a source's `option` name the `flag` that sets it here."""
+    try:
+        yield
+    except (DataError, ValueError) as error:
+        if option not in str(error):
+            raise
+        raise type(error)(str(error).replace(option, flag)) from error
 
 
 def has_reader_left() -> bool:

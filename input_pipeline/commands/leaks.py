@@ -19,6 +19,7 @@ Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
 """
 
 import argparse
+import contextlib
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,8 +28,10 @@ from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.commands import addresses, command_line, near_leaks, parts
 from vlc_jax.input_pipeline.images import image_ops, perceptual_hash
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.images.image_key import image_key
+from vlc_jax.input_pipeline.record import DataError, ImageLike
 from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources.image_files import size_of
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import tail_paths
 
@@ -132,6 +135,24 @@ def compare(
                 shared[train_name] = name
         overlaps.append(Overlap(title, frozenset(different), shared))
     return overlaps
+
+
+def shared_files(training: Iterable[Path], images: Iterable[ImageLike]) -> tuple[int, int]:
+    """(different files among `images`, how many of them are a file of training or have its bytes).
+
+    Only files whose size is one of the other side's are read.
+    """
+    files = {each for each in map(near_leaks.whole, images) if isinstance(each, Path)}
+    sizes, of_training = ({path: size_of(path) for path in side} for side in (files, training))
+    common = {*sizes.values()} & {*of_training.values()} - {None}
+
+    def content(path: Path) -> bytes | None:
+        with contextlib.suppress(DataError):  # nobody may read it
+            return image_key(path)
+
+    known = {content(path) for path, size in of_training.items() if size in common} - {None}
+    shared = (content(path) for path, size in sizes.items() if size in common)
+    return len(files), sum(each in known for each in shared)
 
 
 def read_coco_of(path: Path) -> dict[int, int]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
-from vlc_jax.input_pipeline.commands import parts
+from vlc_jax.input_pipeline.commands import command_line, parts
 from vlc_jax.input_pipeline.images import image_ops, perceptual_hash
 from vlc_jax.input_pipeline.images.perceptual_hash import WORDS, NearHashes
 from vlc_jax.input_pipeline.record import (
@@ -164,7 +164,8 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     """The command; returns the exit code."""
     if options.vg_image_data:
         raise ValueError("--vg-image-data is for names of images, which --pixels does not compare")
-    sources = [_training(Path(path), options.train_images) for path in options.train]
+    with command_line.naming("image_folder", "--train-images"):
+        sources = [_training(Path(path), options.train_images) for path in options.train]
     evaluation = evaluation_images(options)
     with parts.folder(options) as out:
         computed = functools.partial(_computed, engine=engine, options=options)
@@ -229,7 +230,8 @@ def evaluation_images(options: argparse.Namespace) -> Evaluation:
             sets[title] = [*numbers]
 
     for path in map(Path, options.eval or ()):
-        listed = image_list.read(path, folder=options.eval_images and Path(options.eval_images))
+        with command_line.naming("image_folder", "--eval-images"):
+            listed = image_list.read(path, folder=options.eval_images and Path(options.eval_images))
         add(str(path), map(listed.path, listed.names))
     names = options.sets or [*PUBLISHED] if options.root else ()
     lookup.check_known("published set", names, PUBLISHED)
@@ -247,11 +249,16 @@ def evaluation_images(options: argparse.Namespace) -> Evaluation:
     return Evaluation(images, sets)
 
 
-def _position(image: ImageLike, positions: dict[Any, int], images: list[ImageLike]) -> int:
-    """Number of an image among the different ones."""
-    # a region is looked for as its whole image
+def whole(image: ImageLike) -> ImageLike:
+    """The image of a region, of permuted parts or of a question."""
     while isinstance(image, Crop | ShuffledImage | ImageQuestion):
         image = image.image
+    return image
+
+
+def _position(image: ImageLike, positions: dict[Any, int], images: list[ImageLike]) -> int:
+    """Number of an image among the different ones."""
+    image = whole(image)  # a region is looked for as its whole image
     key = id(image) if isinstance(image, np.ndarray) else image
     if key not in positions:
         positions[key] = len(images)

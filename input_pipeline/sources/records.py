@@ -358,9 +358,15 @@ class RecordsSource(row_records.RowRecords):
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
-    def _checked_images(self) -> Iterator[str | DataError | None]:
+    def image_paths(self, count: int) -> set[Path]:
+        """Image files of about `count` rows spread over the source; none if the table holds the
+        images."""
+        names = self._checked_images(count)
+        return {self._locate(name) for name in names if isinstance(name, str)}
+
+    def _checked_images(self, count: int = _CHECKED_IMAGES) -> Iterator[str | DataError | None]:
         """Names of images spread over the source; None for text-only, an error for damaged rows."""
-        for row_index in self._index[:: max(1, len(self._index) // _CHECKED_IMAGES)]:
+        for row_index in self._index[:: max(1, len(self._index) // count)]:
             try:
                 row, name = self._table[int(row_index)], self._table.name(int(row_index))
                 is_file = self._has_image(row) and not self._is_packed

@@ -29,6 +29,7 @@ _REQUESTS = 1_000  # of a question, which may have pages and retries
 _SECONDS, _RATE, _LONGEST = 30.0, 1_000, 600.0
 _RATE_LIMIT = 330.0  # seconds in place of _SECONDS if the server asks to wait: its window, and more
 _GUARDING = threading.Lock()
+_COPY = "copy its files from a machine that has one (of the hub: the cache of `hf download`)"
 
 T = TypeVar("T")
 
@@ -197,7 +198,7 @@ def errors(where: str) -> Iterator[None]:
         yield
     except errors.OfflineModeIsEnabled as error:
         raise ValueError(
-            f"{where} is not on this machine, and HF_HUB_OFFLINE is set: fetch it once without"
+            f"{where} is not on this machine, and HF_HUB_OFFLINE is set: unset it, or {_COPY}"
         ) from error
     except Exception as error:
         kinds = errors.HfHubHTTPError | json.JSONDecodeError | UnicodeError | stores.StoreError
@@ -208,4 +209,6 @@ def errors(where: str) -> Iterator[None]:
         text = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         # some letters control a terminal
         text = "".join(letter for letter in text if letter.isprintable())
+        if type(error).__name__ in ("ConnectError", "ConnectTimeout"):  # of httpx
+            text = f"no connection to its server ({text}); without a network, {_COPY}"
         raise stores.StoreError(f"{where}: {text}") from error

@@ -42,3 +42,11 @@ def test_a_compilation_cache_that_everybody_writes_to_is_refused(tmp_path, right
 def test_a_coordinator_without_a_port_is_refused(coordinator):
     with pytest.raises(UsageError, match=r"host:port of process 0; got '"):
         runtime.check_port(coordinator)
+
+
+@pytest.mark.parametrize(("skips", "value"), [("1", "localhost"), ("", None)])
+def test_libtpu_hears_of_no_tpu_where_jax_sees_none(monkeypatch, skips, value):
+    monkeypatch.setattr(runtime.os, "environ", {"TPU_SKIP_MDS_QUERY": skips, "TPU_WORKER_ID": "3"})
+    runtime.keep_libtpu_quiet()
+    assert runtime.os.environ.get("TPU_WORKER_HOSTNAMES") == value
+    assert runtime.os.environ["TPU_WORKER_ID"] == "3"

@@ -1,8 +1,13 @@
 """What a user types wrong ends in one line that says the rule, the value and the cure."""
 
+import argparse
+import ast
 import errno
+import importlib.util
 import json
 import os
+import re
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +16,7 @@ import pytest
 
 from tests.support import helpers
 from vlc_jax import errors, main
+from vlc_jax.__main__ import COMMANDS
 from vlc_jax.errors import ExitCode
 from vlc_jax.input_pipeline.loader.workers import WorkerError
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -75,6 +81,33 @@ def test_a_tool_has_a_help_of_its_own():
     done = helpers.python("-m", "vlc_jax.tools.cache_features", "--help")
     assert "vlc-jax cache_features" in done.stdout
     assert "--allow_config_change" not in done.stdout
+
+
+class Parsed(BaseException):
+    """Ends a command whose words are parsed; none of its handlers catches it."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_example_of_a_help_is_parsed_by_its_command(name, monkeypatch):
+    module = COMMANDS[name][0]
+    source = Path(importlib.util.find_spec(module).origin).read_text()
+    text = ast.get_docstring(ast.parse(source)).replace("\\\n", " ")
+    words = shlex.split(re.search(rf"^ *vlc-jax {name} (.+)$", text, re.MULTILINE)[1])
+    if name in ("cache_features", "embed_text"):  # absl's flags, which exist once in a process
+        flags = [word[2:] for word in words if re.match("--(?!config)", word)]
+        assert flags
+        assert all(f'"{flag}"' in source for flag in flags)
+        return
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_alone(parser, words):
+        parse(parser, words)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_alone)
+    module += ".__main__" if name == "report" else ""
+    with pytest.raises(Parsed):
+        importlib.import_module(module).main(words)
 
 
 def test_a_truncated_jpeg_is_exit_3_and_named(tmp_path):

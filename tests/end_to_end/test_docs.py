@@ -1,5 +1,7 @@
 """Every command in README and docs is run, shrunken, in the order in which it is written."""
 
+import ast
+import importlib.util
 import inspect
 import json
 import os
@@ -312,6 +314,49 @@ def test_the_makefile_runs_the_documented_demo():
     compared = "runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo"
     assert f"vlc_jax.report {compared}" in recipe
     assert "`runs/demo/comparison.html`" in (helpers.ROOT / "README.md").read_text()
+
+
+def test_the_page_of_config_fields_has_all_of_them():
+    path = helpers.ROOT / "docs" / "config_fields.py"
+    spec = importlib.util.spec_from_file_location("config_fields", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = module.fields(module.DEFAULT.read_text())
+    values = dict(leaves("", default.get_config().to_dict()))
+    assert sorted(row.path for row in rows) == sorted(values)
+    for row in rows:
+        written = row.default.partition(" ")[0] if "None (" in row.default else row.default
+        assert ast.literal_eval(written) == values[row.path], row
+    assert sum(not row.meaning for row in rows) < 25
+    text = module.page(rows)
+    assert (
+        "| `optimizer.schedule` | `'cosine'` | cosine \\| linear, both to 0 \\| constant |" in text
+    )
+    assert (
+        text.count("\n## ") == len({row.path.split(".")[0] for row in rows if "." in row.path}) + 1
+    )
+
+
+def leaves(path, value):
+    """(dotted path, value) of every field, an empty table among them."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(f"{path}.{key}" if path else key, item)
+    else:
+        yield path, value
+
+
+def test_messages_of_the_troubleshooting_page_are_printed():
+    page = (helpers.ROOT / "docs/troubleshooting.md").read_text()
+    folders = (helpers.ROOT / name for name in ("vlc_jax", "input_pipeline"))
+    code = "".join(path.read_text() for one in folders for path in one.rglob("*.py"))
+    for message in (
+        "is not finite (loss", "the spike guard", "learned from them", "out of memory",
+        "are training images (equal files)", "no connection to its server", "cannot start JAX",
+        "HF_HUB_OFFLINE is set", "is no multiple of the patches'", "(/lnB ",
+    ):  # fmt: skip
+        assert message in page
+        assert message in code
 
 
 @pytest.mark.parametrize("page", PAGES)

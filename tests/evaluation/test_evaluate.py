@@ -2,18 +2,22 @@
 
 import contextlib
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from vlc_jax.configs import default
 from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluation import benchmarks, mode
 from vlc_jax.evaluation.benchmarks import Evaluation
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import data
 from vlc_jax.train import loop
 from vlc_jax.types import State
 
@@ -61,6 +65,25 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
     left = [name for name in "abc" if name not in made]
     expected = [{"step": 4, "seconds": seconds, "benchmarks": left}] if left else []
     assert events == [*expected, "forgotten"]
+
+
+def test_a_benchmark_notes_its_images_that_were_trained_on(tmp_path, caplog):
+    config, names = default.get_config(), ("1.png", "2.png", "3.png")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    table = "".join(f'{{"image": "{name}", "caption": "x"}}\n' for name in names[:2])
+    (tmp_path / "t.jsonl").write_text(table)
+    for path in (str(tmp_path), "gs://bucket/t.jsonl", str(tmp_path / "t.jsonl")):
+        assert data.training_images(config) == set()  # scenes; a folder; an address, not asked
+        with config.unlocked():
+            config.input.source, config.input.source_options = "records", {"path": path}
+    evaluation = object.__new__(Evaluation)
+    evaluation._options = SimpleNamespace(training_images=partial(data.training_images, config))
+    cases = tuple(Case(name, (tmp_path / name,), ("x",)) for name in names)
+    found = evaluation._compared("birds", Benchmark("birds", cases, "1", notes=("a note",)))
+    note = "at least 2 of 3 images are training images (equal files)"
+    assert found.notes == ("a note", note)
+    assert f"benchmark birds: {note}" in caplog.text
 
 
 def test_a_stopped_evaluation_saves_its_features_and_does_not_forget_them(monkeypatch):

@@ -203,7 +203,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_scores_are_planned_without_moments():
+def test_scores_are_planned_without_moments(capsys):
     planned = next(plan_search.planned(small(eval__batch_size=32), is_scored=True))
     assert {key: x.shape for key, x in planned.batch.items()} == {
         "image": (32, 40, 40, 3),
@@ -216,6 +216,7 @@ def test_scores_are_planned_without_moments():
     step = step_jaxpr._jaxpr(next(plan_search.planned(small(batch_size=32))))
     assert 3 * found.flops.model == pytest.approx(flops.count(step).model, rel=0.1)
     assert "batch 32" in plan.describe(found)
+    assert "compiling for 1 x cpu: the config as it is" in capsys.readouterr().err
     with pytest.raises(UsageError, match="--plan_search is for training"):
         list(plan_search.planned(small(), search=("remat",), is_scored=True))
 
@@ -243,7 +244,8 @@ def test_stored_features_take_the_place_of_pixels():
 
 
 @pytest.mark.devices
-def test_what_a_step_keeps_follows_policy_and_rows():
+def test_what_a_step_keeps_follows_policy_and_rows(monkeypatch):
+    monkeypatch.setattr(runtime, "has_pinned_host", lambda device: True)
     config = small(batch_size=64)
     options = ({}, {"model__remat": "dots"}, {"model__remat": "block"}, {"microbatch": 16})
     steps = (next(plan_search.planned(changed(config, **each))) for each in options)
@@ -258,11 +260,11 @@ def test_what_a_step_keeps_follows_policy_and_rows():
 
 def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
     config = small(model__remat="offload")
-    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
-    monkeypatch.setattr(runtime, "has_pinned_host", lambda device: False)
     assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
     with pytest.raises(UsageError, match="pinned host memory, which cpu lacks"):
         resolve(config, "train")
+    monkeypatch.setattr(runtime, "has_pinned_host", lambda device: True)
+    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
 
 
 @pytest.mark.devices

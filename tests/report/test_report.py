@@ -1,8 +1,10 @@
+import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -12,6 +14,7 @@ from tests.report.pages import Page, assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.report import __main__ as command
+from vlc_jax.report import page as pages
 from vlc_jax.report import plot, read_workdir
 
 
@@ -65,6 +68,20 @@ def test_both_pages_tell_what_ran_and_what_came_out(done):
             "“The | left.”",  # the answer of a model that writes
         ):
             assert text in plain
+
+
+@pytest.mark.parametrize(
+    ("commit", "version", "start"),
+    [
+        ("12ab-dirty", "0.2.0", "git checkout 12ab\npip install -r"),
+        ("", "0.2.0", "pip install vlc_jax==0.2.0\nvlc-jax x"),
+        ("", "not installed", "pip install -r requirements"),
+    ],
+)
+def test_how_to_reproduce_names_the_commit_or_the_version(commit, version, start):
+    env = {"command": "vlc-jax x", "commit": commit, "versions": {"vlc_jax": version}}
+    _, commands, *_ = inspect.unwrap(pages._reproduction)(SimpleNamespace(env=env))
+    assert commands.content.startswith(start)
 
 
 def test_metrics_of_groups_are_there_but_folded_away(done):

@@ -87,6 +87,13 @@ def test_a_run_of_another_version_names_the_commit_that_reads_it(config, write, 
     run.close()
 
 
+def test_a_run_of_a_wheel_names_its_version(config, write):
+    del config["steps"]
+    folder = write(config, commit="", versions={"vlc_jax": "0.1.9"})
+    with pytest.raises(UsageError, match=r"that wrote it \(vlc_jax 0\.1\.9\)"):
+        config_of_run.get_config(str(folder))
+
+
 @pytest.mark.parametrize("content", [{}, {"steps": 1}, {"a": []}])
 def test_an_object_that_is_no_config_is_refused(write, content):
     with pytest.raises(UsageError, match="is not the config of a run"):

@@ -33,17 +33,6 @@ def test_values_of_another_type():
         command_line.set_option(config, group, "path.x", "y")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
-@pytest.mark.parametrize(
-    ("flag", "place"),
-    [("plan.topology=v5e:4x4", "--plan_topology"), ("platform=cpu", "JAX_PLATFORMS")],
-)
-def test_a_field_of_earlier_versions_has_another_place(flag, place, capsys):
-    with pytest.raises(SystemExit):
-        command_line.parse_flags(["vlc", "--config", "configs/scenes/clip.py", f"--config.{flag}"])
-    assert place in capsys.readouterr().err
-
-
 def error_of(argv, capsys):
     """The line that an invalid command line ends with."""
     with pytest.raises(SystemExit, match="2"):
@@ -93,6 +82,28 @@ def test_a_loss_that_the_config_lacks_says_how_losses_are_set(capsys):
     line = error_of(argv, capsys)
     assert "unknown config field 'negclip'; config.losses is set whole: " in line
     assert "'negclip': {'weight': 1.0}}\"" in line
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
+def test_an_option_of_a_benchmark_adds_the_benchmark():
+    flag = "--config.evals.scenes_retrieval.count=4"
+    command_line.parse_flags(["vlc", "--config", "configs/records.py:path=x.jsonl", flag])
+    evals = command_line.config().evals.to_dict()
+    assert evals == {"retrieval": {"split": "validation"}, "scenes_retrieval": {"count": 4}}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subsets": "plurals"}, r"""a list of texts; .*: write \["plurals"\], in a shell '\["""),
+        ({"subset": ["plurals"]}, r"unknown option of valse 'subset' \(did you mean 'subsets'"),
+        ({"ties": "half"}, r"unknown option of valse 'ties' \(did you mean 'tie'"),
+    ],
+)
+def test_an_option_of_a_benchmark_is_named_with_its_cure(options, message, tmp_path):
+    setup = data.benchmark("valse", "valse", {"root": str(tmp_path), **options})
+    with pytest.raises(UsageError, match=message):
+        setup.read()
 
 
 def test_a_conversation_without_turns():

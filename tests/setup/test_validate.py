@@ -1,5 +1,8 @@
 """A config that contradicts itself or its ranges is refused with one line, before all else."""
 
+import inspect
+from types import SimpleNamespace
+
 import pytest
 from ml_collections import ConfigDict
 
@@ -255,3 +258,11 @@ def test_records_without_an_image_are_for_models_that_read_a_text_alone():
     config.input.text_only_question = ""
     with pytest.raises(UsageError, match="which asks a question of every record"):
         check(config)
+
+
+@pytest.mark.parametrize(("side", "warned"), [(33, True), (32, False)])
+def test_pixels_beyond_the_last_patch_are_warned_of(side, warned, caplog):
+    tower = SimpleNamespace(image_size=side, patch_size=8)
+    inspect.unwrap(validate.warn_of_cut_images)(tower)
+    cure = "the last 1 rows and columns of every image are not read; take 32 or 40"
+    assert (cure in caplog.text) == warned

@@ -11,7 +11,7 @@ from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import vit
 from vlc_jax.setup.init_from import architecture
-from vlc_jax.weights import openai, rename
+from vlc_jax.weights import openai, orbax_folder, rename
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 6}
 FIRST, LATER = (np.random.default_rng(seed).normal(size=(248, 8)) for seed in (1, 2))
@@ -137,6 +137,16 @@ def test_openvisions_jax_checkpoint_has_the_models_positions(tmp_path):
     table = load(tmp_path, larger, shapes)[0]["image"]["position_embedding"]
     np.testing.assert_array_equal(table[0], 0)
     np.testing.assert_array_equal(table[1:], vit.sincos2d(5, 8))
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_a_folder_of_runs_is_refused_with_their_names(tmp_path, names):
+    for name in names:
+        (state := tmp_path / name / "checkpoints/9/state").mkdir(parents=True)
+        (state / "manifest.ocdbt").touch()
+    with pytest.raises(WeightsError, match=f"folder of runs: .* such as {', '.join(names)}$"):
+        orbax_folder.find(tmp_path)
+    assert orbax_folder.find(tmp_path / "a/checkpoints") == [tmp_path / "a/checkpoints/9/state"]
 
 
 def test_a_damaged_or_ambiguous_orbax_folder_is_refused(tmp_path):

@@ -46,6 +46,7 @@ def connect(
       None for a run of one process.   seconds: timeout for the other processes; JAX then aborts.
     Raises UsageError if processes or devices are missing.
     """
+    keep_libtpu_quiet()
     # With several processes JAX would handle SIGTERM itself; `preemption` handles it.
     jax.config.update("jax_enable_preemption_service", False)
     try:
@@ -64,6 +65,15 @@ def connect(
         # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
     _keep_freed_memory()
+
+
+def keep_libtpu_quiet() -> None:
+    """Tells libtpu, which is installed for plans, that this host has no TPU; else it looks for one
+    and prints five lines of errors. Call it before any use of JAX's devices."""
+    # JAX sets it at its import on a host without TPUs
+    if os.environ.get("TPU_SKIP_MDS_QUERY") and "JAX_FORCE_TPU_INIT" not in os.environ:
+        for key, value in _NO_TPU.items():
+            os.environ.setdefault(key, value)
 
 
 @functools.cache
@@ -225,8 +235,10 @@ def topology_devices(name: str) -> list[Any]:
 
 
 def has_pinned_host(device: Any) -> bool:
-    """True if programs of the device can store arrays in pinned host memory."""
-    return any(memory.kind == "pinned_host" for memory in device.addressable_memories())
+    """True if programs of the device can store arrays in pinned host memory; a CPU lists it, but
+    cannot compile for it."""
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    return device.platform != "cpu" and "pinned_host" in kinds
 
 
 def require_pinned_host(device: Any) -> None:

@@ -26,6 +26,7 @@ from vlc_jax.encode.inputs import (
     as_image,
     as_images,
     as_texts,
+    check_arrays,
     check_pairs,
     check_params,
     with_question,
@@ -233,6 +234,8 @@ class Model:
                 f"{self!r} reads questions about images or marks of words besides token ids: use "
                 "score or answers, which take images and texts"
             )
+        columns = self.tokenizer.width or self.tokenizer.context_length
+        check_arrays(batch, image_shape(self._setup.model.image), columns)
         batch = {name: jnp.asarray(x) for name, x in batch.items()}
         if "image" in batch:
             batch["image"] = self._setup.normalise(batch["image"])

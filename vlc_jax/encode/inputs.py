@@ -1,7 +1,7 @@
 """Images and texts that a user passes to a loaded model, checked."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,10 +21,17 @@ AnyImage = str | os.PathLike | Image.Image | ImageLike
 
 
 def as_images(images: Sequence[AnyImage]) -> list[ImageLike]:
-    """The images as a list. Raises UsageError for one image."""
-    if isinstance(images, str | bytes | os.PathLike | Image.Image):
-        raise UsageError(f"images are a list, even of one; got {type(images).__name__}")
-    return [as_image(image) for image in images]
+    """The images as a list. Raises UsageError for one image, and for what is no list."""
+    is_pixels = isinstance(images, np.ndarray) and images.ndim == 3
+    return [as_image(image) for image in _listed(images, "images", is_one=is_pixels)]
+
+
+def _listed(items: Any, name: str, is_one: bool = False) -> list[Any]:
+    """The items as a list. is_one: it is one item, as a text, a path and a picture are."""
+    one = str | bytes | os.PathLike | Image.Image
+    if is_one or isinstance(items, one) or not isinstance(items, Iterable):
+        raise UsageError(f"{name} are a list, even of one; got {type(items).__name__}")
+    return list(items)
 
 
 def as_image(image: AnyImage) -> ImageLike:
@@ -39,9 +46,7 @@ def as_image(image: AnyImage) -> ImageLike:
 
 def as_texts(texts: Sequence[T], name: str = "texts") -> list[T]:
     """The texts as a list. Raises UsageError for one string, and for items that are no texts."""
-    if isinstance(texts, str):
-        raise UsageError(f"{name} are a list, even of one; got str")
-    texts = list(texts)
+    texts = _listed(texts, name)
     for index, text in enumerate(texts):
         if not isinstance(text, str | Conversation):
             raise UsageError(
@@ -72,6 +77,25 @@ def check_pairs(images: Any, ids: Any, **hard_ids: Any) -> None:
                 f"{name} has the shape (captions, texts of each, length); got {np.shape(x)} "
                 f"with {len(ids)} captions; of one text per caption: {name}[:, None]"
             )
+
+
+def check_arrays(batch: Mapping[str, Any], shape: tuple[int, ...], columns: int) -> None:
+    """Raises UsageError for pixels that are not of `preprocess`, and ids that are not of
+    `tokenizer`, which the towers would cut or read beyond their end.
+
+    batch: "image", and ids of texts.   shape: of an image.   columns: of the ids of a text.
+    """
+    for name, x in batch.items():
+        found, rule = np.shape(x), f"ids are of tokenizer, (texts, {columns})"
+        fits = len(found) > 1 and found[-1] == columns
+        if name == "image":
+            rule = f"pixels are of preprocess, (images, {', '.join(map(str, shape))})"
+            fits = found[1:] == shape
+        if not fits:
+            raise UsageError(f"{rule}; got the shape {found}")
+    x = batch.get("image")
+    if isinstance(x, np.ndarray) and x.dtype.kind == "f" and 0 < x.max(initial=0) <= 1:
+        raise UsageError("pixels are from 0 to 255; got floats up to 1: multiply them by 255")
 
 
 def check_params(ours: Any, theirs: Any) -> None:

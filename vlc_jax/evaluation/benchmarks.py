@@ -1,13 +1,15 @@
 """Runs the configured benchmarks on parameters and writes the results into the workdir."""
 
 import copy
+import dataclasses
 import datetime
 import json
+import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from vlc_jax.evaluation import text_nulls
 from vlc_jax.evaluators import EvalResult, Scorer, negation, patch_maps, questions
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark, protocol_of
 from vlc_jax.input_pipeline.case import image_file, maps_file
+from vlc_jax.input_pipeline.commands import leaks
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader import questions as image_questions
 from vlc_jax.input_pipeline.record import DataError
@@ -234,8 +237,24 @@ class Evaluation:
         if name not in self._benchmarks:
             benchmark = self._options.benchmarks[name].read()
             has_slot = image_questions.SLOT in self._options.question
-            self._benchmarks[name] = questions.ask(benchmark) if has_slot else benchmark
+            benchmark = questions.ask(benchmark) if has_slot else benchmark
+            self._benchmarks[name] = self._compared(name, benchmark)
         return self._benchmarks[name]
+
+    @cached_property
+    def _training_images(self) -> Iterable[Path]:
+        return self._options.training_images()
+
+    def _compared(self, name: str, benchmark: Benchmark) -> Benchmark:
+        """The benchmark with a note if files of its images are among those of training."""
+        images = (image for case in benchmark.cases for image in case.images)
+        training = self._training_images
+        count, shared = leaks.shared_files(training, images) if training else (0, 0)
+        if not shared:
+            return benchmark
+        note = f"at least {shared:,} of {count:,} images are training images (equal files)"
+        logging.warning("benchmark %s: %s; its results and the report note it", name, note)
+        return dataclasses.replace(benchmark, notes=(*benchmark.notes, note))
 
     def _nulls(self, name: str) -> text_nulls.Credits:
         """Credits of a benchmark, for all steps; kept beside the features in config.eval.cache."""

@@ -8,6 +8,7 @@ traffic is XLA's estimate, which counts loops once, and also data that never lea
 
 import math
 import re
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -86,6 +87,9 @@ def make(planned: Planned) -> Plan:
     device, count = sharding.one_device(mesh), mesh.size
     parts = {name: sharding.shard_bytes(part) for name, part in step.parts.items()}
     limit, start = runtime.memory_limit(device), time.monotonic()
+    # a large step compiles for minutes
+    where = f"{count:,} x {runtime.kind(device)}"
+    print(f"compiling for {where}: {_flags(planned)}", file=sys.stderr, flush=True)
     try:
         compiled = _compile(planned, step)
     except jax.errors.JaxRuntimeError as error:

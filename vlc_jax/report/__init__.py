@@ -1,6 +1,6 @@
 """HTML and Markdown report of a workdir, or comparison of several.
 
-Command line: vlc-jax report WORKDIR [WORKDIR ...]
+  vlc-jax report runs/clip runs/hn --out runs
 
 `write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
 `write_cases` cases.html, a searchable list of the cases of one run or two; `table_text` is the

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vlc_jax import report
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.report import paper
 
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="vlc-jax report", description=report.__doc__)
+    parser = command_line.parser("report", report.__doc__)
     parser.add_argument(
         "workdirs",
         metavar="workdir",

@@ -264,8 +264,11 @@ def _reproduction(run: Run) -> Iterator[Block]:
     if not command:
         yield Text("The command was not recorded (env.json).")
         return
-    checkout = f"git checkout {commit.removesuffix('-dirty')}\n" if commit else ""
-    yield Text(f"{checkout}{INSTALL}\n{command}", "pre")
+    version = str(summary.mapping(run.env.get("versions")).get("vlc_jax") or "")
+    install = f"git checkout {commit.removesuffix('-dirty')}\n{INSTALL}" if commit else INSTALL
+    if not commit and version[:1].isdecimal():  # of a wheel
+        install = f"pip install vlc_jax=={version}"
+    yield Text(f"{install}\n{command}", "pre")
     if commit.endswith("-dirty"):
         yield Text("The working tree had changes that are in no commit.", "bad")
     words = "Use a new --workdir: the same one would be continued. The order of the data depends on"

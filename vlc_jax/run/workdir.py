@@ -302,8 +302,12 @@ def differing_fields(
 def not_of_this_version(path: Path, field: str) -> UsageError:
     """The error for a config.json that lacks `field`, or that has it and should not."""
     env = path.with_name("env.json")
-    commit = str(read_object(env).get("commit", ""))[:50] if env.exists() else ""
+    facts = read_object(env) if env.exists() else {}
+    commit, versions = str(facts.get("commit", ""))[:50], facts.get("versions")
+    version = versions.get("vlc_jax", "") if isinstance(versions, dict) else ""
     checkout = f" (git checkout {commit.removesuffix('-dirty')})" if commit else ""
+    if version and not commit:  # of a wheel
+        checkout = f" (vlc_jax {version!s:.20})"
     return UsageError(
         f"{path} is not the config of a run of this version of vlc_jax, which differs in the field "
         f"{field!r}: take the version that wrote it{checkout}"

@@ -5,6 +5,7 @@ Setup, or keyword arguments.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 from flax import linen as nn
@@ -50,6 +51,7 @@ def resolve(
     Raises UsageError when parts of the config contradict each other, DataError for training records
     that cannot be opened.
     """
+    runtime.keep_libtpu_quiet()
     runtime.check_cache()
     if isinstance(config, SavedConfig):
         config_of_run.check(config.to_dict(), config._path)
@@ -91,7 +93,7 @@ def resolve(
         parameters=parameters,
         optimization=model_setup.make_optimization(config, parameters, steps),
         origin=None if mode == "plan" else _origin(config, model, tokenizer),
-        evaluation=None if mode == "plan" else _evaluation(config, mode),
+        evaluation=None if mode == "plan" else _evaluation(config, mode, training),
         training=training,
     )
 
@@ -153,7 +155,7 @@ def _training(
     )
 
 
-def _evaluation(config: ConfigDict, mode: Mode) -> EvaluationSetup:
+def _evaluation(config: ConfigDict, mode: Mode, training: TrainingSetup | None) -> EvaluationSetup:
     other, question = config.interpolate.get("other"), config.input.question
     text = {"text": config.text.to_dict()}
     question_inputs = {"question": question, **text} if question else {}
@@ -173,6 +175,7 @@ def _evaluation(config: ConfigDict, mode: Mode) -> EvaluationSetup:
             "text": text,
         },
         interpolation=Interpolation(other, validate.interpolation_shares(config)),
+        training_images=partial(data.training_images, config, training and training.data.source),
     )
 
 

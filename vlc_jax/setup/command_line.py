@@ -33,19 +33,13 @@ CONFIG = config_flags.DEFINE_config_file(
 # Dictionaries whose keys the config need not have: options of what the config chooses by name.
 OPTIONS = re.compile(
     r"--?config\.((?:pretrain\.)*"
-    r"(?:input\.source_options|text\.tokenizer_options|model\.(?:image|text|head)))"
+    r"(?:evals|input\.source_options|text\.tokenizer_options|model\.(?:image|text|head)))"
     r"\.([^=]+)(?:=(.*))?",
     re.DOTALL,
 )
 # Tables of a config whose keys may be dotted names -> the option that they become.
 ENTRIES = {"config.losses": "loss", "config.evals": "reader"}
 MESSAGE = 300  # letters of an error of a config file; ml_collections lists whole configs
-# Settings of a process, no longer of a config.
-ELSEWHERE = {
-    "plan": "--plan_topology, --plan_step and --plan_search",
-    "platform": "the environment variable JAX_PLATFORMS",
-    "compilation_cache": "the environment variable JAX_COMPILATION_CACHE_DIR",
-}
 ALIASES = {"lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps"}  # of optimizer
 
 
@@ -120,8 +114,6 @@ def _message(error: Exception, argv: list[str]) -> str:
         missing = str(inner.args[0])
         message = "unknown config field " + ". ".join(missing.splitlines())
         name = missing.strip("'")
-        if setting := ELSEWHERE.get(name):
-            message += f"; it is set with {setting}"
         if near := ALIASES.get(name):
             message += f"; did you mean {near!r}?"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):

@@ -1,5 +1,6 @@
 """Data of a run: tokenizer, image transforms, training records, hard texts, benchmarks."""
 
+import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from ml_collections import ConfigDict
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline import benchmarks as benchmark_readers
-from vlc_jax.input_pipeline import lookup, tokenizers
+from vlc_jax.input_pipeline import lookup, stores, tokenizers
 from vlc_jax.input_pipeline.benchmarks import Benchmark, equal_cases
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
@@ -24,7 +25,7 @@ from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.loader.loader import Loader, make_train
 from vlc_jax.input_pipeline.loader.stored_features import FeatureTransform
 from vlc_jax.input_pipeline.loader.views import Views
-from vlc_jax.input_pipeline.record import Source
+from vlc_jax.input_pipeline.record import DataError, Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
@@ -40,6 +41,7 @@ Transform = transforms.ImageTransform | FeatureTransform
 OF_TRAINING = ("exclude", "shuffle", "stage", "stage_gb", "weights", "caption_weights")
 # The literature trains on both; `vlc-jax prepare` takes the splits of its --split instead.
 TRAIN_SPLITS = {"coco": "train+restval"}
+COMPARED_IMAGES = 50_000  # of training with those of benchmarks: a second or two
 # Fields of config.model that image features depend on; text features depend on both tuples.
 IMAGE_FIELDS = ("variant", "activation", "epsilon", "dtype", "image")
 TEXT_FIELDS = ("vocab_size", "text")
@@ -217,6 +219,18 @@ def source(config: ConfigDict, split: str) -> Source:
         return make_source(options.pop("source"), split, **options)
 
 
+def training_images(config: ConfigDict, opened: Source | None = None) -> set[Path]:
+    """Image files of about COMPARED_IMAGES rows spread over the training table; none if it is not
+    on this machine, or holds the images itself. opened: the source, if it is open."""
+    is_here = not stores.is_url(config.input.source_options.get("path") or "")
+    try:
+        if is_here and hasattr(SOURCES.get(config.input.source), "image_paths"):
+            return (opened or source(config, "train")).image_paths(COMPARED_IMAGES)
+    except (UsageError, DataError, OSError):
+        logging.info("benchmarks are not compared with the training images, which are not here")
+    return set()
+
+
 def source_options(config: ConfigDict, is_training: bool = False) -> dict[str, Any]:
     """The configured source's name and its options, OF_TRAINING among them only for training."""
     name = config.input.source
@@ -377,9 +391,14 @@ def benchmark(
 
 def _read_benchmark(field: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
     """Reads a benchmark. Raises UsageError for an invalid option."""
+    factory = benchmark_readers.READERS[reader]
     try:
-        lookup.check_types("benchmark", reader, benchmark_readers.READERS[reader], options)
-        read = benchmark_readers.READERS[reader](**options)
+        names = [*inspect.signature(factory).parameters]
+        if "options" not in names:  # else they are also those of a source
+            names += evaluators.protocol_options(benchmark_readers.protocol_of(reader))
+            lookup.check_known(f"option of {reader}", options, names)
+        lookup.check_types("benchmark", reader, factory, options)
+        read = factory(**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{field}: {error}") from error
     return equal_cases.noted(read, benchmark_readers.protocol_of(reader))

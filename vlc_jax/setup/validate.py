@@ -5,6 +5,7 @@ sizes and names of tables are checked by the modules that use them.
 """
 
 import fnmatch
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -316,11 +317,24 @@ def check_model(config: ConfigDict, mode: str, tokenizer: Tokenizer, model: nn.M
     check_text_lengths(config, model)
     check_question(config, model)
     check_crop(config, mode, model)
+    if mode == "train" and not config.init_from:
+        warn_of_cut_images(model.image)
     if mode == "train" and isinstance(model.image, ResNet) and not config.init_from:
         raise UsageError(
             f"the batch norm of {config.model.variant} has stored statistics, which training keeps:"
             " set config.init_from to weights, or train a vision transformer from scratch"
         )
+
+
+def warn_of_cut_images(tower: nn.Module) -> None:
+    """Warns of images that patches do not cover, as SigLIP's of 384 pixels by patches of 14."""
+    side, patch = tower.image_size, getattr(tower, "patch_size", None)
+    if patch and (rest := side % patch):
+        logging.warning(
+            "config.input.image_size=%d is no multiple of the patches' %d pixels: the last %d rows "
+            "and columns of every image are not read; take %d or %d",
+            side, patch, rest, side - rest, side - rest + patch,
+        )  # fmt: skip
 
 
 def check_crop(config: ConfigDict, mode: str, model: nn.Module) -> None:

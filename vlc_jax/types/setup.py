@@ -5,10 +5,12 @@ Types are imported for type checking only, so that a user of Setup does not impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import jax
     import optax
     from flax import linen as nn
@@ -93,6 +95,7 @@ class EvaluationSetup(NamedTuple):
     question: template of the question about every image; "": no question.
     inputs: "image" and "text" -> config values besides transform and tokenizer that change the
       model's input; part of the feature cache's key.
+    training_images: the image files of the training table (`setup.data.training_images`).
     """
 
     benchmarks: Mapping[str, BenchmarkSetup]
@@ -106,6 +109,7 @@ class EvaluationSetup(NamedTuple):
     preview: int
     inputs: Mapping[str, Mapping[str, Any]]
     interpolation: Interpolation
+    training_images: Callable[[], Iterable[Path]] = tuple
 
 
 class TrainingSetup(NamedTuple):

@@ -24,18 +24,19 @@ _DRIVERS = {".zarray": "zarr", "zarr.json": "zarr3"}
 
 
 def find(path: Path) -> list[Path]:
-    """The checkpoint in a folder, or []. Raises WeightsError if there are several."""
+    """The checkpoint in a folder, or []. Raises WeightsError for several, and for runs below it."""
     found = {
         manifest.parent
         for depth in range(_DEPTH + 1)
         for manifest in path.glob("*/" * depth + MANIFEST)
         if not manifest.parent.name.startswith(_PROCESS)
     }
+    of_runs = [each for each in found if each.parents[1].name == "checkpoints"]
+    runs = {each.parents[2] for each in of_runs if path in each.parents[2].parents}
+    names = ", ".join(str(each.relative_to(path)) for each in sorted(runs or found)[:6])
+    if runs:
+        raise WeightsError(f"{path} is a folder of runs: name one of them, such as {names}")
     if len(found) > 1:
-        runs = {each.parents[2] for each in found if each.parent.parent.name == "checkpoints"}
-        names = ", ".join(str(each.relative_to(path)) for each in sorted(runs or found)[:6])
-        if runs:
-            raise WeightsError(f"{path} is a folder of runs: name one of them, such as {names}")
         raise WeightsError(f"{path} holds {len(found)} Orbax checkpoints, name one of {names}")
     return sorted(found)
 

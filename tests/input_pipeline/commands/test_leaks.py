@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import miniature
 from vlc_jax.input_pipeline.commands import leaks, prepare
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
@@ -97,6 +97,16 @@ def test_the_same_bytes_under_another_name_are_found(folder, capsys):
     said = capsys.readouterr().out
     assert "a.jpg is coco/train2014/COCO_train2014_000000000005.jpg of training" in said
     assert "1 images of evaluations were not found, only named" in said
+
+
+def test_files_of_training_are_known_by_links_copies_and_regions(tmp_path):
+    files = {"a": "1", "b": "2", "copy": "2", "other": "3", "longer": "11"}
+    a, b, copy, *others = (tmp_path / name for name in files)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (link := tmp_path / "link").symlink_to(a)
+    region, gone = Crop(copy, (0, 0, 1, 1)), tmp_path / "gone"
+    assert leaks.shared_files({a, b, gone}, [link, region, region, *others, gone, b"2"]) == (5, 2)
 
 
 def test_karpathys_training_set_is_compared_by_its_splits(folder, capsys):

@@ -150,6 +150,7 @@ def test_requests_that_cannot_be_compared_are_refused(folder, capsys):
             ["--pixels", "--train", "prepared", *SETS[:3], "nothing"],
             "unknown published set 'nothing'",
         ),
+        (["--pixels", "--train", "photos/t.jsonl", "--train-images", "x"], "set --train-images"),
         (["--train", "photos/t.jsonl", "--", "--flag"], "--flag behind -- is a flag of a runner"),
     ):
         assert leaks.main(words) == 2
