@@ -18,29 +18,6 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-MMVP = published.Origin(
-    protocol="pairs",
-    folder="mmvp",
-    files=("Questions-clip.csv",),
-    images="mmvp",
-    source="huggingface.co/datasets/MMVP/MMVP (folder MMVP Images, and Questions.csv with "
-    "questions) and github.com/lst627/CLIP-Embeds (additional_questions)",
-    licence="MIT; none stated for the statements",
-    cases=150,
-    overlap="ImageNet and LAION-Aesthetics",
-    image="MMVP Images/1.jpg",
-)
-MMVP_VLM = published.Origin(
-    protocol="pairs",
-    folder="mmvp_vlm",
-    files=("Questions.csv",),
-    images="mmvp_vlm",
-    source="huggingface.co/datasets/MMVP/MMVP_VLM (Questions.csv, folder MLLM_VLM Images)",
-    licence="MIT",
-    cases=135,
-    overlap="ImageNet and LAION-Aesthetics",
-    image="MLLM_VLM Images/TYPE/1.jpg",
-)
 CATEGORIES = (  # 15 pairs each, by position, as in the authors' code
     "Orientation and Direction",
     "Presence of Specific Features",
@@ -65,7 +42,7 @@ _SWAPPED = (279, 280)
 _DROPPED = (99, 100)
 
 
-@published.reader(MMVP)
+@published.reader
 def mmvp(
     files: published.Files,
     texts: str = "statements",
@@ -110,7 +87,7 @@ def mmvp(
     return published.amended(benchmark, note, version=f"{prompt}/label_fixes")
 
 
-@published.reader(MMVP_VLM)
+@published.reader
 def mmvp_vlm(
     files: published.Files,
     texts: str = "statements",

@@ -14,21 +14,10 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-SUBSETS = {"spatial": 412, "counting": 507, "negation": 802, "temporal": 200}
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="reporting_bias/data/benchmarks",
-    files=tuple(f"{subset}.json" for subset in SUBSETS),
-    images="reporting_bias/data/benchmarks",
-    image="negation_val/1.jpg",
-    source="github.com/amitakamath/reporting_bias (data/benchmarks)",
-    licence="none given",
-    cases=SUBSETS,
-    overlap="What'sUp A, CountBench (LAION), Visual Genome and COCO val2017",
-)
+SUBSETS = published.ORIGINS["reporting_bias"].cases
 
 
-@published.reader(ORIGIN)
+@published.reader
 def reporting_bias(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """Images with two to nine captions, one of them correct, in lower case as in the authors' code.
 
@@ -36,10 +25,7 @@ def reporting_bias(files: published.Files, subsets: tuple[str, ...] = tuple(SUBS
       headline: their mean. The authors' argmax takes the first of equal options in their order.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _cases(files, subset))
-    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, SUBSETS, _cases)
 
 
 def _cases(files: published.Files, subset: str) -> Iterator[Case]:
@@ -57,10 +43,4 @@ def _cases(files: published.Files, subset: str) -> Iterator[Case]:
             )
         captions.insert(0, captions.pop(correct))
         name = row["filename"].replace("val2017/", f"{coco}/")
-        yield Case(
-            f"{subset}_{published.case_id(number, name)}",
-            (files.image(name),),
-            tuple(captions),
-            {"subset": subset},
-            {"record": name},
-        )
+        yield files.case(number, name, captions, {"subset": subset}, prefix=subset)

@@ -23,17 +23,9 @@ SUBSETS = (
     "count",
 )
 FILES = {"image_to_text": "image2text.json", "text_to_image": "text2image.json"}
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="spec",
-    files=tuple(f"*/{name}" for name in FILES.values()),
-    images="spec",
-    source="huggingface.co/datasets/wjpoom/SPEC (data.zip, unpacked)",
-    licence="Apache 2.0",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def spec(
     files: published.Files,
     subsets: tuple[str, ...] = SUBSETS,
@@ -45,7 +37,7 @@ def spec(
       authors' code. accuracy/image_to_text=count etc.: per subset.
     count: total number of cases.
     """
-    published.check_subsets(subsets, SUBSETS)
+    published.check_options("subsets", subsets, SUBSETS)
     published.check_options("directions", directions, FILES)
     cases = (
         case

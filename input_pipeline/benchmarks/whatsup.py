@@ -18,21 +18,6 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-A = published.Origin(
-    protocol="choice",
-    folder="whatsup",
-    files=("controlled_images_dataset.json",),
-    images="whatsup",
-    source="github.com/amitakamath/whatsup_vlms (Google Drive; folder controlled_images)",
-    licence="MIT",
-    cases=412,
-)
-B = dataclasses.replace(
-    A,
-    files=("controlled_clevr_dataset.json",),
-    source="github.com/amitakamath/whatsup_vlms (Google Drive; folder controlled_clevr)",
-    cases=408,
-)
 PREPOSITIONS = {  # in names of images -> in captions
     "left": "left",
     "right": "right",
@@ -55,7 +40,7 @@ LABEL_FIXES = {
 }
 
 
-@published.reader(A)
+@published.reader
 def whatsup_a(files: published.Files, label_fixes: bool = False) -> Benchmark:
     """412 cases of four captions, 103 sets of "a mug on a plate" and three more arrangements.
 
@@ -69,13 +54,13 @@ def whatsup_a(files: published.Files, label_fixes: bool = False) -> Benchmark:
     return _read(files, (), label_fixes)
 
 
-@published.reader(B)
+@published.reader
 def whatsup_b(files: published.Files) -> Benchmark:
     """408 cases of four captions, 102 sets; metrics as in `whatsup_a`."""
     return _read(files, (), False)
 
 
-@published.reader(A)
+@published.reader
 def whatsup_a_two_way(files: published.Files, label_fixes: bool = False) -> Benchmark:
     """The 412 cases of `whatsup_a` with two captions each: the correct one, and the one with the
     opposite preposition.
@@ -86,7 +71,7 @@ def whatsup_a_two_way(files: published.Files, label_fixes: bool = False) -> Benc
     return _read(files, ("left_right", "on_under"), label_fixes)
 
 
-@published.reader(B)
+@published.reader
 def whatsup_b_two_way(files: published.Files) -> Benchmark:
     """The 408 cases of `whatsup_b` with two captions each, as in `whatsup_a_two_way`; subsets
     left_right and front_behind."""
@@ -103,7 +88,7 @@ def _read(files: published.Files, two_way: tuple[str, ...], label_fixes: bool) -
         for metric in ("accuracy", "pair_accuracy")
     ]
     benchmark = files.benchmark(
-        _cases(files, files.origin.files[0], bool(two_way), fixes),
+        _cases(files, files.file, bool(two_way), fixes),
         together=together,
         summary=("accuracy", *(f"{kind}_accuracy" for kind in together), *parts),
     )

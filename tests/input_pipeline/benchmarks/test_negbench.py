@@ -27,9 +27,7 @@ def test_images_are_the_sets_whatever_the_path_in_the_table(root):
 
 
 def test_the_correct_caption_comes_first(tmp_path):
-    write_table(
-        tmp_path / negbench.CHOICE.folder / negbench.FILES["coco"], [question(correct_answer=2)]
-    )
+    write_table(tmp_path / "negbench/images" / negbench.FILES["coco"], [question(correct_answer=2)])
     (case,) = negbench.negbench(tmp_path, subsets=("coco",)).cases
     assert case.captions == ("caption 2", "caption 0", "caption 1", "caption 3")
     assert case.meta["record"] == "coco/val2017/7.jpg"
@@ -59,13 +57,13 @@ def test_retrieval_is_with_or_without_negation(root):
     ],
 )
 def test_a_wrong_answer_is_named(tmp_path, change, message):
-    write_table(tmp_path / negbench.CHOICE.folder / negbench.FILES["coco"], [question(**change)])
+    write_table(tmp_path / "negbench/images" / negbench.FILES["coco"], [question(**change)])
     with pytest.raises(DataError, match=message):
         negbench.negbench(tmp_path)
 
 
 def test_captions_that_are_no_list_are_named(tmp_path):
-    file = tmp_path / negbench.RETRIEVAL.folder / negbench.RETRIEVAL_FILES[True]
+    file = tmp_path / "negbench/images" / negbench.RETRIEVAL_FILES[True]
     file.parent.mkdir(parents=True)
     with file.open("w", newline="") as table:
         csv.writer(table).writerows([["filepath", "captions"], ["7.jpg", "a cup"]])

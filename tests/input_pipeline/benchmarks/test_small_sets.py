@@ -173,7 +173,7 @@ def test_ncd_squares_captions_are_made_of_the_name_of_the_image(all_sets, tmp_pa
     assert [first.group["subset"], second.group["subset"]] == [*ncd_squares.SUBSETS]
     assert "a red plum" in cases[0].captions[0]
     small.ncd_squares(tmp_path)
-    (tmp_path / ncd_squares.ORIGIN.folder / "apple.jpg").touch()
+    (tmp_path / PUBLISHED["ncd_squares"][1].folder / "apple.jpg").touch()
     with pytest.raises(DataError, match=r"apple\.jpg is not called COLOUR_OBJECT_COLOUR_OBJECT"):
         read("ncd_squares", tmp_path)
 
