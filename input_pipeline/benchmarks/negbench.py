@@ -28,7 +28,7 @@ RETRIEVAL_FILES = {  # negated -> file
     False: "COCO_val_retrieval.csv",
     True: "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
 }
-OPTIONS = 4
+_CAPTIONS = [f"caption_{n}" for n in range(4)]
 
 
 @published.reader
@@ -68,18 +68,12 @@ def negbench_retrieval(files: published.Files, negated: bool = True) -> Benchmar
 
 def _questions(files: published.Files, subset: str) -> Iterator[Case]:
     name = FILES[subset]
-    columns = [f"caption_{n}" for n in range(OPTIONS)]
-    rows = files.table(name, "image_path", *columns, "correct_answer", "correct_answer_template")
+    rows = files.table(name, "image_path", *_CAPTIONS, "correct_answer", "correct_answer_template")
     for number, row in enumerate(rows):
-        captions = [row[column] for column in columns]
         correct = row["correct_answer"]
-        if correct not in map(str, range(OPTIONS)):
-            raise DataError(
-                f"{files.folder / name}: case {number}: correct_answer is 0 to {OPTIONS - 1}; got "
-                f"{correct!r}"
-            )
-        # the correct caption first, as in every case of this protocol
-        captions.insert(0, captions.pop(int(correct)))
+        place = int(correct) if correct in [*"0123"] else correct
+        texts = [row[column] for column in _CAPTIONS]
+        captions = files.correct_first(number, texts, "correct_answer", place)
         name = _file_name(row["image_path"])
         group = {"subset": subset, "template": row["correct_answer_template"]}
         image = f"{IMAGES[subset]}/{name}"

@@ -289,6 +289,18 @@ class Files:
                     raise DataError(f"{path}: case {number}, {field!r}: {error}") from None
         return rows
 
+    def correct_first(
+        self, number: int, options: Sequence[str], field: str, place: Any
+    ) -> tuple[str, ...]:
+        """Options of a case of the last file, the correct one first, as in every case of the
+        protocol. Raises DataError unless the value `place` of `field` is the place of one."""
+        if type(place) is not int or not 0 <= place < len(options) > 1:
+            raise DataError(
+                f"{self.last_file}: case {number}: {field} is the place of one of two or more "
+                f"options, from 0 on; got {kinds.shown(place)} of {len(options)}"
+            )
+        return (options[place], *options[:place], *options[place + 1 :])
+
     def case(
         self,
         number: int,

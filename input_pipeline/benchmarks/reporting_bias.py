@@ -12,7 +12,6 @@ from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = published.ORIGINS["reporting_bias"].cases
 
@@ -35,12 +34,7 @@ def _cases(files: published.Files, subset: str) -> Iterator[Case]:
     for number, row in enumerate(
         files.objects(f"{subset}.json", **kinds, gold_index=fields.anything)
     ):
-        captions, correct = [text.lower() for text in row["caption_options"]], row["gold_index"]
-        if type(correct) is not int or not 0 <= correct < len(captions) > 1:
-            raise DataError(
-                f"{files.last_file}: case {number}: gold_index is the place of one of two or more "
-                f"captions; got {fields.shown(correct)} of {len(captions)}"
-            )
-        captions.insert(0, captions.pop(correct))
+        texts = [text.lower() for text in row["caption_options"]]
+        captions = files.correct_first(number, texts, "gold_index", row["gold_index"])
         name = row["filename"].replace("val2017/", f"{coco}/")
         yield files.case(number, name, captions, {"subset": subset}, prefix=subset)

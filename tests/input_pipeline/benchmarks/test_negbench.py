@@ -52,8 +52,8 @@ def test_retrieval_is_with_or_without_negation(root):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"correct_answer": "b"}, r"COCO_val_mcq.*case 0: correct_answer is 0 to 3; got 'b'"),
-        ({"correct_answer": 4}, r"COCO_val_mcq.*case 0: correct_answer is 0 to 3; got '4'"),
+        ({"correct_answer": "b"}, r"COCO_val_mcq.*case 0: correct_answer is the place.*; got 'b'"),
+        ({"correct_answer": 4}, r"COCO_val_mcq.*case 0: correct_answer is the place.*; got '4'"),
     ],
 )
 def test_a_wrong_answer_is_named(tmp_path, change, message):
