@@ -8,9 +8,8 @@
 # SIGINT to all processes, once each. Exits with the code of the first process that fails, after
 # ending the others, or with 0. A process that something else killed has no code of a run: then the
 # code of the others decides, or 30 (infrastructure: run the same command again). PYTHON:
-# interpreter instead of .venv/bin/python.
+# interpreter instead of that of .venv or PATH.
 set -uo pipefail
-cd "$(dirname "$0")/.." || exit
 
 refuse() {
   echo "launch/local.sh: $1" >&2
@@ -35,7 +34,8 @@ while (($#)); do
 done
 [[ $workdir ]] || refuse "--workdir DIR is missing"
 
-python=${PYTHON:-.venv/bin/python}
+PATH=$PWD/.venv/bin:$PATH
+python=${PYTHON:-python}
 [[ -x $(command -v "$python") ]] || refuse "there is no $python; name an interpreter in PYTHON"
 mkdir -p "$workdir/logs" || refuse "cannot write to $workdir"
 free_port='import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'

@@ -1,24 +1,24 @@
 """One run on the workers of a Ray cluster: Ray Train's JaxTrainer around vlc_jax.main.
 
-  python launch/ray_jaxtrainer.py --workers 4 --gpus -- --config FILE --workdir DIR [flags]
-  python launch/ray_jaxtrainer.py --workers 4 --tpu v6e:4x4 -- --config FILE --workdir DIR [flags]
+  python -m vlc_jax.launch.ray_jaxtrainer --workers 4 --gpus -- --config FILE --workdir DIR [flags]
+  python -m vlc_jax.launch.ray_jaxtrainer --workers 4 --tpu v6e:4x4 -- --config FILE --workdir DIR
 
-A worker is a GPU or a host of the TPU slice; without --gpus and --tpu, one worker on CPUs. Workers
-import this checkout, so it must be in the same folder on all nodes, and DIR on a shared file
-system. The run restarts, at most ten times, if a worker is lost or ends with 30, 31 or 75. Exits
-with the code of the run, or with 1 after ten restarts.
+A worker is a GPU or a host of the TPU slice; without --gpus and --tpu, one worker on CPUs. All
+nodes have vlc_jax installed, and the current folder and DIR on a shared file system. The run
+restarts, at most ten times, if a worker is lost or ends with 30, 31 or 75. Exits with the code of
+the run, or with 1 after ten restarts.
 """
 
 import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
 RESTARTED = (30, 31, 75)
 
 
-def train(words: dict[str, list[str]]) -> int:
+def train(words: dict[str, Any]) -> int:
     """Body of a worker: one run of vlc_jax.main; Ray has already connected the processes."""
     from vlc_jax import main
     from vlc_jax.run import terminal
@@ -26,8 +26,7 @@ def train(words: dict[str, list[str]]) -> int:
     from vlc_jax.setup import command_line
 
     terminal.quieten()
-    # paths are relative to the checkout
-    os.chdir(ROOT)
+    os.chdir(words["folder"])
     # ml_collections reads config overrides from sys.argv
     sys.argv = ["vlc_jax", *words["flags"]]
     try:
@@ -66,15 +65,14 @@ def cli() -> int:
         accelerator_type=f"TPU-{version.upper()}" if args.tpu else None,
     )
     # Read when Ray connects the processes: JAX must not install its own SIGTERM handler.
-    environment = {"PYTHONPATH": str(ROOT), "JAX_ENABLE_PREEMPTION_SERVICE": "false"}
+    environment = {"JAX_ENABLE_PREEMPTION_SERVICE": "false"}
     run = RunConfig(
-        storage_path=str(ROOT / "runs" / "ray"),
+        storage_path=str(Path.cwd() / "runs" / "ray"),
         failure_config=FailureConfig(max_failures=10),
         worker_runtime_env={"env_vars": environment},
     )
-    trainer = JaxTrainer(
-        train, train_loop_config={"flags": args.flags}, scaling_config=scaling, run_config=run
-    )
+    words = {"flags": args.flags, "folder": str(Path.cwd())}
+    trainer = JaxTrainer(train, train_loop_config=words, scaling_config=scaling, run_config=run)
     return trainer.fit().return_value
 
 

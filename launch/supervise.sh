@@ -2,7 +2,7 @@
 # Runs a command and restarts it on exit codes 30 (infrastructure), 31 (hang) and 75 (stopped by a
 # signal, state saved). Any other code, 0 included, ends it at once.
 #
-#   launch/supervise.sh COMMAND [ARGUMENTS]
+#   bash "$(vlc-jax launch supervise.sh)" COMMAND [ARGUMENTS]
 #
 # The wait before a restart doubles from VLC_RESTART_WAIT (10 seconds) up to VLC_RESTART_WAIT_MAX
 # (600). After VLC_RESTARTS (10) restarts it ends with the last code. A command that ran for
@@ -11,8 +11,8 @@
 set -uo pipefail
 
 refuse() {
-  echo "launch/supervise.sh: $1" >&2
-  echo "usage: launch/supervise.sh COMMAND [ARGUMENTS]" >&2
+  echo "supervise.sh: $1" >&2
+  echo "usage: supervise.sh COMMAND [ARGUMENTS]" >&2
   exit 2
 }
 
@@ -61,12 +61,12 @@ while :; do
   ((signals)) && exit "$code"
   ((SECONDS - started >= reset)) && count=0 pause=$first_wait
   if ((count >= restarts)); then
-    echo "launch/supervise.sh: ended with $code after $count restarts" >&2
+    echo "supervise.sh: ended with $code after $count restarts" >&2
     exit "$code"
   fi
   ((count += 1))
   ((pause = pause < longest_wait ? pause : longest_wait))
-  echo "launch/supervise.sh: ended with $code; restart $count of $restarts in $pause s" >&2
+  echo "supervise.sh: ended with $code; restart $count of $restarts in $pause s" >&2
   last=$code
   sleep "$pause" &
   child=$!

@@ -39,11 +39,11 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 command_line.import_matplotlib()
-from launch import scheduler  # noqa: E402
 from studies import real_models, study_columns, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, keep, read_values, write_values  # noqa: E402
 from vlc_jax.input_pipeline import stores  # noqa: E402
+from vlc_jax.tools import scheduler  # noqa: E402
 
 # of --times: few steps, without evaluations
 SHORT = ("--config.steps=40", "--config.log_every=5", "--config.evals={}")

@@ -3,6 +3,7 @@
     model = vlc_jax.load("runs/clip")  # a run, an exported folder, or published weights
     model.score(["a.jpg"], ["the horse eats the grass", "the grass eats the horse"])
     vlc_jax.evaluate(model, "sugarcrepe", root="sets", workdir="evals/clip")  # or anybody's model
+    vlc_jax.results(["runs/clip", "evals/clip"])  # as a pandas DataFrame
 
 Training and evaluation: python -m vlc_jax.main --help
 """
@@ -17,7 +18,7 @@ if _LINK.is_file():
         "`git clone -c core.symlinks=true` (on Windows in developer mode)"
     )
 
-__all__ = ["evaluate", "load"]
+__all__ = ["evaluate", "load", "results"]
 __version__ = "0.2.0"
 
 
@@ -31,4 +32,8 @@ def __getattr__(name: str) -> Any:
         from vlc_jax.evaluation import library
 
         return library.evaluate
+    if name == "results":
+        from vlc_jax.evaluation import results
+
+        return results.results
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

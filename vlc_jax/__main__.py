@@ -12,6 +12,7 @@ import vlc_jax
 from vlc_jax.run import startup
 
 COMMANDS = {  # name -> module, what it does
+    "sweep": ("vlc_jax.tools.sweep", "runs of a grid of settings and seeds, and their comparison"),
     "report": ("vlc_jax.report", "page and plots of a run, or a comparison of several"),
     "score": ("vlc_jax.tools.score", "scores of images and texts by a model"),
     "generate": ("vlc_jax.tools.generate", "captions and answers of a generative model"),
@@ -26,6 +27,7 @@ COMMANDS = {  # name -> module, what it does
     "mteb": ("vlc_jax.tools.mteb_results", "tasks of mteb, as a folder of its results"),
     "write_texts": ("vlc_jax.tools.write_texts", "answers of a language model to write_hard_texts"),
     "plausibility": ("vlc_jax.tools.plausibility", "how far a text-only model knows a set"),
+    "launch": ("vlc_jax.tools.launch", "path of a file for Slurm, TPU pods, GKE or SkyPilot"),
     "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
     "prepare": ("vlc_jax.input_pipeline.commands.prepare", "data as shards"),
     "composites": (

@@ -51,7 +51,8 @@ def run(tmp_path_factory):
 def copied(folder):
     """The files of the package alone, so that the build leaves nothing in the checkout."""
     folder.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "vlc_jax", "input_pipeline", "configs"):
+    names = ("pyproject.toml", "README.md", "LICENSE")
+    for name in (*names, "vlc_jax", "input_pipeline", "configs", "launch"):
         os.symlink(helpers.ROOT / name, folder / name)
     return folder
 
@@ -71,6 +72,9 @@ def test_the_compiler_sums_right():
 
 def test_help_and_list(run):
     assert "--workdir" in run("vlc-jax", "--help")
+    script = run("vlc-jax", "launch", "slurm.sbatch").strip()
+    assert "site-packages" in script
+    assert os.path.isfile(script)
     listed = run("vlc-jax", "--list")
     assert all(name in listed for name in ("scenes/clip", "infonce", "sugarcrepe"))
 

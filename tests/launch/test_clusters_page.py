@@ -7,15 +7,13 @@ import shlex
 import pytest
 import yaml
 
-from launch import sweep
 from tests.support import helpers, stand_ins
 from vlc_jax import main
 from vlc_jax.errors import ExitCode
+from vlc_jax.tools import launch, sweep
 
 PAGE = (helpers.ROOT / "docs/clusters.md").read_text()
 LINES = re.findall(r"^    (\S.*)$", PAGE, re.M)
-# Options of sbatch that the page may name, as its manual has them.
-SBATCH = ("nodes", "gpus-per-node", "ntasks-per-node", "array", "partition", "account", "time")
 
 
 def starting(*words):
@@ -36,46 +34,55 @@ def check_flags(words):
 
 def test_every_file_that_a_command_names_is_there():
     named = {word for line in LINES for word in re.findall(r"\b(?:launch|configs)/[\w./]+", line)}
-    assert len(named) > 6
     assert all((helpers.ROOT / name).exists() for name in named)
+    named = {*re.findall(r"\$\(vlc-jax launch (\S+)\)", PAGE)}
+    assert len(named) > 4
+    assert all(launch.path(name).exists() for name in named)
 
 
-def test_commands_for_slurm_start_the_program_and_a_sweep(tmp_path):
-    stand_ins.write(tmp_path / "python", "")
-    settings = {"VLC_DRY_RUN": 1, "PYTHON": "python", "SLURM_ARRAY_TASK_ID": 1}
+def test_commands_for_slurm_start_the_program_and_a_sweep(tmp_path, capsys):
+    stand_ins.write(tmp_path / "vlc-jax", "")
     for words in starting("sbatch"):
-        at = words.index("launch/slurm.sbatch")
-        assert all(word[2:].partition("=")[0] in SBATCH for word in words[1:at])
-        settings = stand_ins.environment(tmp_path, **settings)
-        done = helpers.program("bash", *words[at:], env=settings, code=0)
-        run = shlex.split(done.stdout)
-        if "launch/sweep.py" in run:
-            args, _ = sweep.parse(run[run.index("launch/sweep.py") + 1 :])
-            assert args.task == 1
-        else:
-            assert "vlc_jax.main" in run
-            check_flags(words[at:])
+        script, *flags = stand_ins.check_flags(words)
+        settings = stand_ins.environment(tmp_path, VLC_DRY_RUN=1)
+        path = launch.path(re.fullmatch(r"\$\(vlc-jax launch (\S+)\)", script)[1])
+        done = helpers.program("bash", path, *flags, env=settings, code=0)
+        assert shlex.split(done.stdout)[-5:] == ["--coordinator=auto", *flags]
+        check_flags(flags)
+    for words in starting("vlc-jax", "sweep"):
+        assert sweep.main([*words[2:], "--dry-run"]) == 0
+        stand_ins.check_flags(shlex.split(capsys.readouterr().out))
 
 
 def test_commands_for_a_tpu_pod_are_taken():
     verbs = []
-    for words in starting("launch/tpu_pod.sh"):
-        dry = [words[0], "--dry-run", *words[1:]]
-        helpers.program(*dry, code=0)
-        verbs.append(words[3])
-        if words[3] == "train":
-            check_flags(words)
+    script = "$(vlc-jax launch tpu_pod.sh)"
+    for words in starting("bash", script):
+        done = helpers.program("bash", launch.path("tpu_pod.sh"), "--dry-run", *words[2:], code=0)
+        stand_ins.check_flags(shlex.split(done.stdout.splitlines()[-1]))
+        verbs.append(words[5])
+        if words[5] == "train":
+            check_flags(words[6:])
     assert verbs == ["setup", "train", "log"]
 
 
+def test_commands_of_clouds_have_flags_that_exist():
+    for words in (*starting("gcloud"), *starting("xpk")):
+        stand_ins.check_flags(words)
+        for word in words:
+            name, _, value = word.partition("=")
+            if name == "--command" and value.startswith("vlc-jax"):
+                check_flags(shlex.split(value))
+
+
 def test_commands_for_supervise_and_ray_have_flags_that_exist():
-    for words in starting("launch/supervise.sh"):
-        assert words[1:4] == ["python", "-m", "vlc_jax.main"]
+    for words in starting("bash", "$(vlc-jax launch supervise.sh)"):
+        assert words[2] == "vlc-jax"
         check_flags(words)
     usage = (helpers.ROOT / "launch/ray_jaxtrainer.py").read_text()
-    for words in starting("python", "launch/ray_jaxtrainer.py"):
+    for words in starting("python", "-m", "vlc_jax.launch.ray_jaxtrainer"):
         end = words.index("--")
-        assert all(f'"{word}"' in usage for word in words[2:end] if word.startswith("--"))
+        assert all(f'"{word}"' in usage for word in words[3:end] if word.startswith("--"))
         check_flags(words[end + 1 :])
 
 
@@ -100,7 +107,7 @@ def test_commands_for_containers_set_what_the_files_read():
         assert value in ("cuda12", "cuda13", "tpu", "cpu")
     for words in starting("docker", "run"):
         check_flags(words[words.index("vlc_jax") :])
-    envs = yaml.safe_load((helpers.ROOT / "launch/skypilot.yaml").read_text())["envs"]
+    envs = yaml.safe_load(launch.path("skypilot.yaml").read_text())["envs"]
     for words in starting("sky", "jobs", "launch"):
         pairs = [after for word, after in itertools.pairwise(words) if word == "--env"]
         assert {pair.partition("=")[0] for pair in pairs} == {*envs}

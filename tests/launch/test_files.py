@@ -13,9 +13,11 @@ import yaml
 from tests.support import helpers, stand_ins
 from vlc_jax import main
 from vlc_jax.errors import ExitCode
+from vlc_jax.tools import launch
 
 LAUNCH = helpers.ROOT / "launch"
 RESTARTED = [ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED]
+JOBSETS = ["jobset.yaml", "jobset_gpu.yaml"]
 SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch")])
 
 
@@ -45,8 +47,21 @@ def test_a_jobset_has_a_pod_per_host_and_restarts_as_a_whole():
     assert ended["onExitCodes"]["containerName"] == container["name"]
 
 
-def test_every_launcher_restarts_on_the_same_codes():
-    ended = job_of(load("jobset.yaml"))["podFailurePolicy"]["rules"][1]["onExitCodes"]
+@pytest.mark.parametrize("name", JOBSETS)
+def test_a_pod_has_memory_to_share_and_the_network_of_its_node(name):
+    pod = job_of(load(name))["template"]["spec"]
+    shared = [each for each in pod["volumes"] if each.get("emptyDir") == {"medium": "Memory"}]
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert [mounts[each["name"]] for each in shared] == ["/dev/shm"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    (kind,) = pod["containers"][0]["resources"]["limits"]
+    # TPUs and GPUs have labels of their own
+    assert all(("tpu" in label) == ("tpu" in kind) for label in pod["nodeSelector"])
+
+
+@pytest.mark.parametrize("name", JOBSETS)
+def test_every_launcher_restarts_on_the_same_codes(name):
+    ended = job_of(load(name))["podFailurePolicy"]["rules"][1]["onExitCodes"]
     assert (ended["operator"], ended["values"]) == ("NotIn", RESTARTED)
     recovery = load("skypilot.yaml")["resources"]["job_recovery"]
     assert recovery["recover_on_exit_codes"] == RESTARTED
@@ -79,7 +94,7 @@ for index in range(job["parallelism"]):
     pods.append(subprocess.Popen(words, env=environment))
 sys.exit(max(pod.wait() for pod in pods))
 """
-# In the place of the interpreter: records its arguments, joins the processes that they name.
+# In the place of vlc-jax: records its arguments, joins the processes that they name.
 JOIN = """
 from absl import app, flags
 from vlc_jax.devices import runtime
@@ -100,16 +115,15 @@ app.run(join)
 
 @pytest.fixture
 def kubectl(tmp_path):
-    """Runs `kubectl apply -f` on a text with stand-ins of kubectl and of python in the image."""
+    """Runs `kubectl apply -f` on a text with stand-ins of kubectl and of vlc-jax in the image."""
     (tmp_path / "kubectl.py").write_text(KUBECTL)
     (tmp_path / "join.py").write_text(JOIN)
     stand_ins.write(tmp_path / "bin/kubectl", f'exec {sys.executable} {tmp_path}/kubectl.py "$@"')
-    python = f"""
+    program = f"""
     printf '%s\\n' "$@" >"{tmp_path}/pod_$JOB_COMPLETION_INDEX"
-    shift 2
     PYTHONPATH={helpers.ROOT} exec {sys.executable} {tmp_path}/join.py "$@"
     """
-    stand_ins.write(tmp_path / "bin/python", python)
+    stand_ins.write(tmp_path / "bin/vlc-jax", program)
 
     def apply(text):
         (tmp_path / "jobset.yaml").write_text(text)
@@ -125,8 +139,7 @@ def with_hosts(text, count):
 
 def test_a_pod_of_a_tpu_slice_runs_the_program(kubectl, tmp_path):
     kubectl(with_hosts((LAUNCH / "jobset.yaml").read_text(), 1))
-    module, *flags = (tmp_path / "pod_0").read_text().splitlines()[1:]
-    assert module == "vlc_jax.main"
+    flags = (tmp_path / "pod_0").read_text().splitlines()
     assert "--coordinator=auto" in flags
     known = {f"--{holder.name}" for holder in main.FLAGS}
     assert {flag.partition("=")[0] for flag in flags} <= known
@@ -134,10 +147,7 @@ def test_a_pod_of_a_tpu_slice_runs_the_program(kubectl, tmp_path):
 
 @pytest.mark.slow
 def test_pods_with_gpus_become_the_processes_of_one_run(kubectl):
-    text = with_hosts((LAUNCH / "jobset.yaml").read_text(), 2)
-    for flag in ("coordinator", "num_processes", "process_id"):  # what the file tells to change
-        text = text.replace(f"# - --{flag}=", f"- --{flag}=")
-    text = re.sub(r"\n *- --coordinator=auto\n", "\n", text)
+    text = with_hosts((LAUNCH / "jobset_gpu.yaml").read_text(), 2)
     text = text.replace("--num_processes=4", "--num_processes=2")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -148,18 +158,19 @@ def test_pods_with_gpus_become_the_processes_of_one_run(kubectl):
 
 def test_a_node_of_skypilot_is_a_process_of_the_run(tmp_path):
     task = load("skypilot.yaml")
-    stand_ins.write(tmp_path / ".venv/bin/python", "printf '%s\\n' \"$@\"")
+    stand_ins.write(tmp_path / ".venv/bin/vlc-jax", "printf '%s\\n' \"$@\"")
     nodes = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": 2}
     env = stand_ins.environment(tmp_path, **task["envs"], **nodes, SKYPILOT_NODE_RANK=1)
     done = helpers.program("bash", "-c", task["run"], cwd=tmp_path, env=env, code=0)
     assert done.stdout.splitlines() == [
-        *("-m", "vlc_jax.main", "--config", task["envs"]["CONFIG"]),
-        *("--workdir", f"/runs/{task['envs']['NAME']}", "--coordinator=10.0.0.1:8476"),
+        *("--config", task["envs"]["CONFIG"], "--workdir", task["envs"]["WORKDIR"]),
+        "--coordinator=10.0.0.1:8476",
         *("--num_processes=2", "--process_id=1"),
     ]
     program, script, accelerator = shlex.split(task["setup"])
     assert (program, accelerator) == ("bash", "cuda12")
-    assert (helpers.ROOT / script).exists()
+    assert launch.path(script).exists()
+    assert task["envs"]["WORKDIR"].startswith("gs://")  # a store of runs, not s3://
 
 
 def test_the_container_copies_what_is_there_and_runs_the_program():

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import helpers
 
-SCRIPT = "launch/ray_jaxtrainer.py"
+SCRIPT = ("-m", "vlc_jax.launch.ray_jaxtrainer")
 RUN = ("--config", f"{helpers.TINY}:steps=2", "--config.optimizer.warmup_steps=1")
 has_ray = importlib.util.find_spec("ray") is not None
 
@@ -20,14 +20,14 @@ has_ray = importlib.util.find_spec("ray") is not None
     ],
 )
 def test_a_wrong_request_is_refused(words, says):
-    done = helpers.interpreter(SCRIPT, *words)
+    done = helpers.interpreter(*SCRIPT, *words)
     assert done.returncode == 2
     assert says in done.stderr
 
 
 @pytest.mark.skipif(has_ray, reason="Ray is installed")
 def test_without_ray_it_says_how_to_install_it():
-    done = helpers.interpreter(SCRIPT, "--workers", "1", "--", *RUN)
+    done = helpers.interpreter(*SCRIPT, "--workers", "1", "--", *RUN)
     assert done.returncode == 2
     assert 'install it with pip install "ray[train]"' in done.stderr
 
@@ -38,7 +38,7 @@ def test_without_ray_it_says_how_to_install_it():
 def test_a_worker_trains_and_its_exit_code_is_returned(tmp_path, flag, code):
     words = ("--config.evals={}", "--config.input.preview=2", flag)
     done = helpers.interpreter(
-        *(SCRIPT, "--workers", "1", "--", *RUN, "--workdir", str(tmp_path / "run"), *words)
+        *(*SCRIPT, "--workers", "1", "--", *RUN, "--workdir", str(tmp_path / "run"), *words)
     )
     assert done.returncode == code, done.stderr
     assert (tmp_path / "run/DONE").exists() == (code == 0)

@@ -1,6 +1,8 @@
 """launch/slurm.sbatch, started by stand-ins of sbatch, srun and scontrol."""
 
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,7 +12,7 @@ import pytest
 
 from tests.support import helpers, stand_ins
 
-FLAGS = ("--config", "configs/scenes/clip.py", "--workdir", "runs/a run")
+FLAGS = ("--config", "scenes/clip", "--workdir", "runs/a run")
 
 # Runs the options' command once per task with the variables of a step; ends with the highest code.
 SRUN = """
@@ -29,9 +31,9 @@ for pid in "${pids[@]}"; do
 done
 exit $highest
 """
-# In the place of the interpreter: records its arguments and what JAX finds, or ends with $CODE.
-PYTHON = f"""
-printf '%s\\n' "$@" >"$RECORDS/python_$SLURM_PROCID"
+# Records its arguments and what JAX finds, or ends with $CODE.
+PROGRAM = f"""
+printf '%s\\n' "$@" >"$RECORDS/program_$SLURM_PROCID"
 [[ $CODE ]] && exit "$CODE"
 exec {sys.executable} -c '
 import os, jax
@@ -47,19 +49,19 @@ print(found + "\\n", end="")  # one write: the tasks share a pipe
 @pytest.fixture
 def job(tmp_path):
     """Runs the file as sbatch does, a copy of it in the folder it was submitted from."""
-    for name, body in {"srun": SRUN, "python": PYTHON}.items():
+    for name, body in {"srun": SRUN, "vlc-jax": PROGRAM}.items():
         stand_ins.write(tmp_path / "bin" / name, body)
     stand_ins.write(tmp_path / "bin/scontrol", 'echo "$@" >"$RECORDS/scontrol"')
     script = tmp_path / "slurm_script"
     script.write_text((helpers.ROOT / "launch/slurm.sbatch").read_text())
 
-    def run(*flags, cwd=helpers.ROOT, start=subprocess.run, **variables):
-        settings = {"RECORDS": tmp_path, "PYTHON": "python", "SLURM_NTASKS": 1, "CODE": ""}
+    def run(*flags, start=subprocess.run, **variables):
+        settings = {"RECORDS": tmp_path, "SLURM_NTASKS": 1, "CODE": "", "PYTHONPATH": helpers.ROOT}
         settings |= {"SLURM_JOB_ID": 7, "JAX_PLATFORMS": "cpu", **variables}
         environment = stand_ins.environment(tmp_path / "bin", **settings)
         return start(
             ["bash", script, *flags],
-            cwd=cwd,
+            cwd=tmp_path,  # the folder of a project
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,8 +90,7 @@ def test_two_tasks_become_the_processes_of_one_run(job):
         f"process {i} of 2 takes GPUs 0,1" for i in range(2)
     ]
     for i in range(2):
-        asked = ["-m", "vlc_jax.main", "--coordinator=auto", *FLAGS]
-        assert job.records(f"python_{i}") == asked
+        assert job.records(f"program_{i}") == ["--coordinator=auto", *FLAGS]
     assert {"--kill-on-bad-exit=0", "--wait=180"} <= {*job.records("srun")}
     assert not job.is_requeued()
 
@@ -123,34 +124,62 @@ def test_a_cancelled_job_waits_for_its_tasks(job, tmp_path):
 
 
 def test_a_task_of_an_array_is_a_trial_of_a_sweep(job):
-    done = job(
-        "sweep", "--out", "runs/sweep", "--grid", "seed", "0", "1", CODE=0, SLURM_ARRAY_TASK_ID=1
-    )
+    words = ["sweep", "--workdir", "runs/sweep", "--grid", "steps=1,2"]
+    done = job(*words, CODE=0, SLURM_ARRAY_TASK_ID=1)
     assert done.returncode == 0, done.stderr
-    words = ["launch/sweep.py", "--task=1", "--out", "runs/sweep", "--grid", "seed", "0", "1"]
-    assert job.records("python_0") == words
+    assert job.records("program_0") == [*words, "--task=1"]
 
 
-def test_a_dry_run_prints_the_command(job):
-    done = job(*FLAGS, VLC_DRY_RUN=1, SLURM_GPUS_ON_NODE=4)
-    assert done.stdout.startswith("JAX_LOCAL_DEVICE_IDS=0,1,2,3 'srun' ")
-    assert "'--coordinator=auto' '--config' 'configs/scenes/clip.py'" in done.stdout
-    assert "'runs/a run'" in done.stdout
-    per_gpu = job(*FLAGS, VLC_DRY_RUN=1, SLURM_GPUS_ON_NODE=4, SLURM_NTASKS_PER_NODE=4)
-    assert per_gpu.stdout.startswith("'srun' ")  # JAX then takes the GPU of the task's index
+def dry(job, *flags, **variables):
+    """The command that a job would run, whose flags exist; and its variable before it."""
+    words = shlex.split(job(*flags, VLC_DRY_RUN=1, **variables).stdout)
+    start = words.index("srun")
+    return words[:start], words[start:], stand_ins.check_flags(words[start:])
+
+
+@pytest.mark.parametrize(("tasks", "before"), [(1, ["JAX_LOCAL_DEVICE_IDS=0,1,2,3"]), (4, [])])
+def test_a_task_has_the_gpus_of_its_node_or_one(job, tasks, before):
+    # without the variable JAX takes the GPU of the task's index
+    named = {"SLURM_GPUS_ON_NODE": 4, "SLURM_NTASKS_PER_NODE": tasks, "SLURM_CPUS_PER_TASK": 6}
+    variable, words, command = dry(job, *FLAGS, **named)
+    assert variable == before
+    assert "--cpus-per-task=6" in words
+    assert command == ["vlc-jax", "--coordinator=auto", *FLAGS]
+
+
+def test_a_container_sees_the_project_and_more(job, tmp_path):
+    mounts = f"{tmp_path}:{tmp_path},/data:/data"
+    _, _, command = dry(job, *FLAGS, VLC_CONTAINER="vlc.sif", VLC_MOUNTS="/data:/data")
+    assert f"--bind={mounts}" in command
+    assert stand_ins.check_flags(command) == ["vlc.sif", "vlc-jax", "--coordinator=auto", *FLAGS]
+    image = "nvcr.io#me/vlc_jax"
+    _, words, command = dry(job, *FLAGS, VLC_CONTAINER=image, VLC_MOUNTS="/data:/data")
+    assert command[0] == "vlc-jax"
+    asked = {f"--container-image={image}", f"--container-mounts={mounts}"}
+    assert {*asked, f"--container-workdir={tmp_path}"} <= {*words}
+
+
+def test_its_own_options_are_of_sbatch_and_shells():
+    text = (helpers.ROOT / "launch/slurm.sbatch").read_text()
+    options = re.findall(r"^#SBATCH (\S+)$", text, re.M)
+    assert stand_ins.check_flags(["sbatch", *options, "FILE"]) == ["FILE"]
+    # nothing but comments may precede the last one
+    assert text.rindex("\n#SBATCH") < re.search(r"^[^#\n]", text, re.M).start()
+    lines = re.findall(r"^# ((?:module|source) .*)$", text, re.M)
+    assert text.rindex(lines[-1]) < text.index("set -uo pipefail")
+    helpers.program("bash", "-n", "-c", "\n".join(lines), code=0)
 
 
 @pytest.mark.parametrize(
     ("flags", "variables", "says"),
     [
-        (FLAGS, {"PYTHON": "no_python"}, "there is no no_python"),
+        (FLAGS, {"PATH": "/usr/bin:/bin"}, "there is no vlc-jax on PATH or in "),
         (("sweep",), {}, "a sweep is an array job"),
         (
             FLAGS,
             {"SLURM_NTASKS_PER_NODE": 3, "SLURM_GPUS_ON_NODE": 8},
             "--ntasks-per-node must be 1 or the 8 GPUs of a node, not 3",
         ),
-        (FLAGS, {"cwd": "/"}, "submit it in the checkout of vlc_jax, not in /"),
     ],
 )
 def test_a_wrong_request_is_refused(job, flags, variables, says):

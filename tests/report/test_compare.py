@@ -100,7 +100,7 @@ def test_a_run_without_the_benchmark_has_no_number_and_the_first_one_none_to_com
     assert line.rows[0] is None
     assert [line.verdict(place) for place in range(3)] == ["", "", ""]
     assert line.difference(2) is None
-    assert "| – | **55.0** 50.0–60.0 | **92.5** 90.0–95.0 |" in to_markdown.table(
+    assert "| – | **55.0**≈ 50.0–60.0 | **92.5** 90.0–95.0 |" in to_markdown.table(
         compare.to_table("abc", [line])
     )
 
@@ -200,12 +200,12 @@ def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(tmp_path, ca
     paths = [tmp_path / name for name in low]
     report.print_comparison(paths)
     text = capsys.readouterr().out
-    for number in ("65.4", "69.3", "61.1", "60.1◇", "80.3▲", "55.1–65.1", "75.3–85.3"):
+    for number in ("65.4", "69.3", "61.1", "60.1◆", "80.3▲", "55.1–65.1", "75.3–85.3"):
         assert number in text
     page = report.write_comparison(paths, tmp_path).with_suffix(".md").read_text()
     assert "| chance | blind | ceiling | paper | − paper |" in page
-    assert "**60.1**◇ 55.1–65.1" in page
-    assert "80.3**◇" not in page
+    assert "**60.1**◆ 55.1–65.1" in page
+    assert "80.3**◆" not in page
 
 
 def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
@@ -214,7 +214,7 @@ def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
     console.print(terminal_table(["clip", "[b]hn"], runs))
     text = " ".join(console.file.getvalue().split())
     assert "clip [b]hn" in text
-    assert "b 50.0 55.0 50.0–60.0 85.0▲ 80.0–90.0" in text
+    assert "b 50.0 55.0≈ 50.0–60.0 85.0▲ 80.0–90.0" in text
     assert "worse than clip: the two intervals have no value in common" in text
 
 
@@ -291,7 +291,7 @@ def test_command_prints_the_table_and_the_path(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == str(tmp_path / "out" / "comparison.html")
     (x,) = (line for line in lines if line.split()[:1] == ["x"])
-    assert x.split() == ["x", "50.0", "55.0", "50.0–60.0", "85.0▲", "80.0–90.0"]
+    assert x.split() == ["x", "50.0", "55.0≈", "50.0–60.0", "85.0▲", "80.0–90.0"]
     assert "b: evaluated at step 9, but y at step 5." in lines
 
 

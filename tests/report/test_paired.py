@@ -120,9 +120,9 @@ def test_runs_are_compared_where_they_had_the_same_cases(tmp_path):
     assert line.difference == paired.differ(
         np.array([c for _, c in right]), np.array([c for _, c in other]), ["x", "x", "y", "z"]
     )
-    (row,) = paired.cells(["a", "b", "c", "d"], [line])
-    assert row[:4] == ["b", "accuracy", "b", "+50.0"]
-    markdown = to_markdown.table(paired.to_table(["a", "b", "c", "d"], [line])).splitlines()
+    shown = paired.to_table(["a", "b", "c", "d"], [line])
+    assert shown.rows[0][:4] == ["b", "accuracy", "b", "+50.0"]
+    markdown = to_markdown.table(shown).splitlines()
     assert [text.count("|") for text in markdown[:3]] == [len(paired.HEADER) + 1] * 3
 
 

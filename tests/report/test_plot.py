@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.report import pages
-from vlc_jax.report import plot, table
+from vlc_jax.report import pictures, plot, table
 
 
 def row(value, low, high, step=5, chance=0.5, name="swap"):
@@ -16,8 +16,7 @@ def curve(name, title, steps, values, **options):
 
 
 def bars(*rows):
-    words = {"at": "≈ chance", "below": "worse than chance"}
-    remarks = [[words.get(row.verdict, "")] for row in rows]
+    remarks = [[pictures.WORDS.get(row.verdict, "")] for row in rows]
     return plot.bars("b", "Benchmarks", [""], [[row] for row in rows], remarks)
 
 
@@ -44,7 +43,7 @@ PICTURES = {
     ),
 }  # fmt: skip
 TEXTS = {  # texts of a figure
-    "bars": {"90.0", "50.0 ≈ chance", "20.0 worse than chance"},
+    "bars": {"90.0", "50.0 ≈ chance", "20.0 ≺ chance"},
     "bars of runs": {"_a", "b$c$", "90.0", "20.0 ▼", "47.0 ≠", "Costs $1 or $2"},
     "curves of runs": {"b$c$"},
     "many": {*"012345678"},

@@ -134,24 +134,6 @@ def test_ranks_and_scores_are_no_percentages(unit, numbers, texts):
 
 
 @pytest.mark.parametrize(
-    ("low", "blind", "verdict"),
-    [
-        (0.55, 0.549, "above"),
-        (0.55, 0.55, "blind"),
-        (0.55, 0.9, "blind"),
-        (0.45, 0.9, "at"),
-        (0.55, None, "above"),
-    ],
-)
-def test_a_value_whose_interval_reaches_the_blind_score_is_marked(low, blind, verdict):
-    more = {} if blind is None else {"blind": blind}
-    (row,) = table.rows([result(metrics={"accuracy": metric(low=low, **more)})])
-    assert row.verdict == verdict
-    for text in (shown([row]), markdown([row])):
-        assert (f"{table.BLIND} {table.percent(blind)}" in text) == (verdict == "blind")
-
-
-@pytest.mark.parametrize(
     ("metrics", "columns"),
     [
         ([{}], []),

@@ -63,10 +63,55 @@ def test_trackio_shows_the_curves_and_resumes(tmp_path, monkeypatch):
     assert [(row["step"], row["train/loss"]) for row in rows] == [(1, 1.0), (2, 0.5)]
 
 
-def test_a_missing_trackio_is_named_before_the_first_step(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACKIO_PROJECT", "project")
+WANDB = """
+calls = []
+
+
+class Run:
+    def log(self, data, step=None, commit=None):
+        calls.append(("log", step, data))
+
+    def finish(self, exit_code=None):
+        calls.append(("finish",))
+
+
+def init(entity=None, project=None, dir=None, id=None, name=None, config=None,
+         allow_val_change=None, mode=None, resume=None):
+    calls.append(("init", project, name, id, config, allow_val_change, mode, resume))
+    return Run()
+"""
+
+
+def test_wandb_gets_the_curves_and_a_resume_its_run(tmp_path, monkeypatch):
+    """The calls are those of wandb 0.28."""
+    (tmp_path / "wandb.py").write_text(WANDB)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    monkeypatch.setenv("WANDB_PROJECT", "project")
+    workdirs = [tmp_path / "a" / "clip", tmp_path / "b" / "clip"]
+    for workdir, step in zip([workdirs[0], *workdirs], (0, 1, 0), strict=True):
+        workdir.mkdir(parents=True, exist_ok=True)
+        (workdir / "config.json").write_text('{"steps": 2}')
+        writer = metrics.MetricsWriter(workdir, step)
+        writer.write(step + 1, {"train/loss": 1.0})
+        writer.close()
+    calls = sys.modules.pop("wandb").calls
+    first, resumed, other = (call for call in calls if call[0] == "init")
+    # mode None: $WANDB_MODE decides
+    assert first[:3] + first[4:] == (
+        "init", "project", "clip", {"steps": 2}, True, None, "allow"
+    )  # fmt: skip
+    assert first == resumed
+    assert (other[3] != first[3], first[3].isalnum()) == (True, True)
+    assert calls[1:3] == [("log", 1, {"train/loss": 1.0}), ("finish",)]
+    assert calls[4] == ("log", 2, {"train/loss": 1.0})
+
+
+@pytest.mark.parametrize("variable", metrics.TRACKERS)
+def test_a_missing_tracker_is_named_before_the_first_step(tmp_path, monkeypatch, variable):
+    monkeypatch.setenv(variable, "project")
     monkeypatch.setattr(metrics.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="TRACKIO_PROJECT is set: pip install"):
+    with pytest.raises(UsageError, match=f"{variable} is set: pip install"):
         metrics.MetricsWriter(tmp_path, 0)
 
 

@@ -40,7 +40,7 @@ def test_a_run_writes_into_no_folder_of_something_else(tmp_path):
         workdir_files.run_folder(photos)
     with pytest.raises(ValueError, match=r"a\.jpg is a file"):
         workdir_files.run_folder(photos / "a.jpg")
-    (begun / "log.txt").write_text("")  # of launch/sweep.py
+    (begun / "log.txt").write_text("")  # of vlc-jax sweep
     (begun / ".hidden").write_text("")
     (mine / "lock").write_text("")
     (mine / "captions.jsonl").write_text("")

@@ -3,8 +3,9 @@
 Command line: vlc-jax report WORKDIR [WORKDIR ...]
 
 `write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
-`write_cases` cases.html, a searchable list of the cases of one run or two; `print_table` and
-`print_comparison` print results in a terminal. With `published`, the name of a published model, its
+`write_cases` cases.html, a searchable list of the cases of one run or two; `table_text` is the
+table of a paper, or every number (--format); `print_table` and `print_comparison` print results in
+a terminal. With `published`, the name of a published model, its
 values appear next to ours; with `train`, results are split by the bindings of training captions
 (`overlap`). Reads files of workdirs only: neither JAX nor the models are imported.
 """
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, table, to_terminal
+from vlc_jax.report import compare, paired, paper, read_workdir, table, to_terminal
 from vlc_jax.report import published as published_values
-from vlc_jax.report.blocks import Table
+from vlc_jax.report.blocks import Heading, Table, Text
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 
@@ -30,9 +31,12 @@ __all__ = [
     "print_comparison",
     "print_mixtures",
     "print_table",
+    "records",
+    "table_text",
     "write",
     "write_cases",
     "write_comparison",
+    "write_methods",
 ]
 
 
@@ -137,6 +141,44 @@ def write_cases(
     return cases.write(runs, folder or default, benchmarks)
 
 
+def table_text(
+    paths: Sequence[Path], form: str, published: str = "", train: "Training | None" = None
+) -> tuple[str, list[str]]:
+    """Results of workdirs as one of `paper.FORMATS`, and notes on them.
+
+    Raises as `write_comparison`, and ValueError for a workdir without results.
+    """
+    runs, names = _read_evaluated(paths), compare.names(paths)
+    beside = _add(runs, published, train)
+    results = compare.newest_results(runs)
+    notes = [*paper.notes(names, runs), *compare.stale(names, results)]
+    notes += [*compare.not_same(results), *beside]
+    notes += dict.fromkeys(note for each in results for note in table.notes(each.values()))
+    return paper.FORMATS[form](names, runs, published), notes
+
+
+def write_methods(paths: Sequence[Path], folder: Path, missing: int) -> Path:
+    """Prints the table of a paper (`paper.to_tables`), and writes comparison.html and comparison.md
+    into `folder`; missing: number of trials that are not done."""
+    runs, names = _read_all(paths), compare.names(paths)
+    notes = paper.notes(names, runs) + ([f"{missing} trials are not done"] if missing else [])
+    tables = paper.to_tables(names, runs) if any(run.evaluations for run in runs) else []
+    notes += [] if tables else ["No benchmark has been evaluated yet."]
+    to_terminal.show(*tables, *notes)
+    command_line.import_matplotlib()
+    from vlc_jax.report import page
+
+    title = Heading(f"Comparison of {folder.name}", 1)
+    return page.write_blocks([title, *tables, *map(Text, notes)], folder, "comparison")
+
+
+def records(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """`paper.records` of workdirs; raises as `table_text`."""
+    runs = _read_evaluated(paths)
+    _add(runs, "", None)
+    return paper.records(compare.names(paths), runs)
+
+
 def print_comparison(
     paths: Sequence[Path], published: str = "", train: "Training | None" = None
 ) -> None:
@@ -173,6 +215,14 @@ def _split(
     from vlc_jax.report import overlap
 
     return overlap.add(run, results, train)
+
+
+def _read_evaluated(paths: Sequence[Path]) -> list[read_workdir.Run]:
+    runs = _read_all(paths)
+    for path, run in zip(paths, runs, strict=True):
+        if not run.evaluations:
+            raise ValueError(f"{path} has no results yet: vlc-jax --mode eval --workdir {path}")
+    return runs
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

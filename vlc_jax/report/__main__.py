@@ -1,13 +1,15 @@
 """vlc-jax report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
-[--train TABLE] [--cases [BENCHMARK ...]]"""
+[--train TABLE] [--cases [BENCHMARK ...]] [--format csv|json|latex|markdown]"""
 
 import argparse
 import sys
 from pathlib import Path
 
 from vlc_jax import report
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.report import paper
 
 
 @addresses.allowed
@@ -19,24 +21,32 @@ def main(arguments: list[str] | None = None) -> int:
     is_comparison = len(options.workdirs) > 1
     if is_comparison and options.baseline:
         return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
-    if options.out and not is_comparison:
+    if options.out and not (is_comparison or options.format):
         return _refuse("--out belongs to several workdirs; the report of one goes into it")
     if options.cases is not None and (reason := _not_with_cases(options)):
         return _refuse(reason)
+    if options.format and (options.baseline or (options.out and options.out.is_dir())):
+        return _refuse("--format writes a table, with --out FILE or to the terminal: no --baseline")
     try:
         train = None
         if options.train:
             from vlc_jax.input_pipeline.hard_texts import bindings
 
             train = bindings.Training(options.train, options.column or "caption", options.tagger)
-        if options.cases is not None:
+        beside = options.published, train
+        if options.format:
+            page, notes = report.table_text(options.workdirs, options.format, *beside)
+            print("".join(f"{note}\n" for note in notes), end="", file=sys.stderr)
+            if options.out:
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                stores.replace(options.out, f"{page}\n".encode())
+                page = options.out
+        elif options.cases is not None:
             page = report.write_cases(options.workdirs, options.out, options.cases)
         elif is_comparison:
-            beside = options.published, train
             page = report.write_comparison(options.workdirs, options.out, *beside)
             report.print_comparison(options.workdirs, *beside)
         else:
-            beside = options.published, train
             page = report.write(options.workdirs[0], options.baseline, *beside)
             if options.published or options.train:
                 report.print_table(options.workdirs[0], *beside)
@@ -61,7 +71,15 @@ def _parser() -> argparse.ArgumentParser:
         "--baseline", type=Path, help="config.json, or a workdir, to show the config against"
     )
     parser.add_argument(
-        "--out", type=Path, help="where comparison.html goes; default: beside the first workdir"
+        "--out",
+        type=Path,
+        help="folder of comparison.html, default: beside the first workdir; with --format its file",
+    )
+    parser.add_argument(
+        "--format",
+        choices=paper.FORMATS,
+        help="print results instead: the table of a paper (latex, markdown), seeds as one row, or"
+        " every metric of every run with interval, chance and blind (csv, json)",
     )
     parser.add_argument(
         "--published",
@@ -97,8 +115,8 @@ def _not_with_cases(options: argparse.Namespace) -> str:
     """Reason why --cases is incompatible with the other options; "" if it is compatible."""
     if len(options.workdirs) > 2:
         return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
-    if options.baseline or options.published or options.train:
-        return "--cases has no --baseline and no --published or --train; they belong to other pages"
+    if options.baseline or options.published or options.train or options.format:
+        return "--cases has no --baseline and no --published, --train or --format: of other pages"
     return ""
 
 

@@ -162,7 +162,7 @@ def other_cases(
     differing = []
     for benchmark in dict.fromkeys(name for run_results in results for name in run_results):
         indices = [index for index, run_results in enumerate(results) if benchmark in run_results]
-        columns = [_cases(results[index][benchmark]) for index in indices]
+        columns = [case_fields(results[index][benchmark]) for index in indices]
         for field, values in summary.differences(columns):
             by_run = [""] * len(results)
             for index, value in zip(indices, values, strict=True):
@@ -266,7 +266,7 @@ def _cell(line: Line, index: int, is_narrow: bool) -> Content:
         remark = f" ({remark})"
     return [
         Span(table.number(row, row.value), "bold"),
-        Span(table.BLIND if row.verdict == "blind" else "", "blind"),
+        Span(row.sign, row.verdict),
         Span(remark, verdict.replace(" ", "-")),
         BREAK,
         Span(table.interval(row), "muted"),
@@ -305,7 +305,7 @@ def difference_text(line: Line, index: int) -> str:
     return f"{table.signed(line.rows[index], difference)} {symbol}".strip()
 
 
-def _cases(result: Mapping[str, Any]) -> dict[str, str]:
+def case_fields(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
     # these change scores, not cases; root: the version is of the files' content
@@ -319,14 +319,14 @@ def _cases(result: Mapping[str, Any]) -> dict[str, str]:
 
 def same_cases(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """True for two results on the same cases."""
-    return _cases(first) == _cases(second)
+    return case_fields(first) == case_fields(second)
 
 
 def _is_comparable(
     benchmark: str, results: Sequence[Mapping[str, dict[str, Any]]]
 ) -> tuple[bool, ...]:
     cases = [
-        _cases(run_results[benchmark]) if benchmark in run_results else None
+        case_fields(run_results[benchmark]) if benchmark in run_results else None
         for run_results in results
     ]
     # the first run may lack the benchmark: ≠ then marks other cases than the next run's

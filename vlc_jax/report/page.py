@@ -47,7 +47,11 @@ def write(runs: Sequence[Run], folder: Path, name: str, beside: Sequence[str] = 
 
     beside: sentences about published values (`published.add`).
     """
-    content = [*blocks(runs, beside)]
+    return write_blocks([*blocks(runs, beside)], folder, name)
+
+
+def write_blocks(content: Sequence[Block], folder: Path, name: str) -> Path:
+    """`write` of any blocks, of which the first is the title."""
     workdir_files.without_link(folder / name).mkdir(parents=True, exist_ok=True)
     # a browser never loads half a page; HTML last: it exists only if all else was written
     markdown = to_markdown.render(content, folder / name)

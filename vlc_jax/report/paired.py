@@ -4,7 +4,8 @@ Two models with accuracies of 70 and 72 % on 1,000 cases have overlapping interv
 exactly one of them is right decide which is better.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -19,6 +20,14 @@ POWER = NormalDist().inv_cdf(0.8)
 # − first: difference to the first run; visible: `Difference.detectable`
 HEADER = ("benchmark", "metric", "run", "− first", "95 %", "p")
 HEADER += ("only first", "only it", "n", "visible")
+# fields of a case in scores.jsonl of pairs whose metric is not `Display.correct`
+FIELDS: dict[str, tuple[str, ...]] = {
+    "text_score": ("correct",),
+    "image_score": ("image_score",),
+    "group_score": ("correct", "image_score"),
+}
+KEYS = ("id", "image", "group", "tie", "correct", "image_score")  # that `decisions` reads
+Decisions = dict[str, tuple[bool, str]]  # case -> is_right, image
 
 
 class Difference(NamedTuple):
@@ -150,72 +159,73 @@ def lines(runs: Sequence[Run]) -> list[Line]:
     differences = []
     for benchmark, result in results[0].items():
         metric = display.of(result).correct
-        first = _decisions(runs[0], benchmark, result) if metric else {}
+        first = decisions(result, score_rows(runs[0], benchmark, result)) if metric else {}
         for index in range(1, len(runs)):
             other = results[index].get(benchmark)
             if not first or other is None or not compare.same_cases(result, other):
                 continue
-            second = _decisions(runs[index], benchmark, other)
-            ids = [case for case in first if case in second]
-            # a subset of shared cases would be another benchmark
-            if len(ids) == len(first) == len(second):
-                right = [[part[case][0] for case in ids] for part in (first, second)]
-                difference = differ(*map(np.array, right), [first[case][1] for case in ids])
+            second = decisions(other, score_rows(runs[index], benchmark, other))
+            if difference := between(first, second):
                 differences.append(Line(table.name_of(result), metric, index, difference))
     return differences
 
 
+def between(first: Decisions, second: Decisions) -> Difference | None:
+    """Difference of decisions; None unless they are of the same cases."""
+    # a subset of shared cases would be another benchmark
+    if not first or first.keys() != second.keys():
+        return None
+    right = [[part[case][0] for case in first] for part in (first, second)]
+    return differ(*map(np.array, right), [image for _, image in first.values()])
+
+
 def to_table(names: Sequence[str], lines: Sequence[Line]) -> Table:
     """Table of the differences."""
-    return Table(HEADER, [*cells(names, lines)], 3, caption=legend(names))
-
-
-def legend(names: Sequence[str]) -> str:
-    """Meaning of the columns."""
-    return (
+    caption = (
         f"Cases that are right in a run against those in {names[0]}, in percentage points with 95 "
         "% interval; p: exact sign test of the cases (or images with several) that differ, of each "
         "comparison by itself; visible: the smallest difference that the set would have shown four "
         "times in five (–: none)."
     )
-
-
-def cells(names: Sequence[str], lines: Sequence[Line]) -> Iterator[list[str]]:
-    """Cells of the table as text, a row per line."""
+    rows = []
     for line in lines:
         each = line.difference
-        yield [
-            line.benchmark,
-            line.metric,
-            names[line.index],
-            _points(each.value),
-            f"{_points(each.low)} … {_points(each.high)}",
-            "<0.001" if each.p < 0.001 else f"{each.p:.3f}",
-            f"{each.only_first:,}",
-            f"{each.only_second:,}",
-            f"{each.count:,}",
-            "–" if each.detectable is None else f"{100 * each.detectable:.1f}",
-        ]
+        value, low, high = (
+            f"{100 * share:+.1f}".replace("-", "−") for share in (each.value, each.low, each.high)
+        )
+        p = "<0.001" if each.p < 0.001 else f"{each.p:.3f}"
+        counts = [f"{number:,}" for number in (each.only_first, each.only_second, each.count)]
+        names_of_row = line.benchmark, line.metric, names[line.index]
+        visible = table.percent(each.detectable)
+        rows.append([*names_of_row, value, f"{low} … {high}", p, *counts, visible])
+    return Table(HEADER, rows, 3, caption=caption)
 
 
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "−")
-
-
-def _decisions(run: Run, benchmark: str, result: Mapping[str, Any]) -> dict[str, tuple[bool, str]]:
-    """Case -> (is_right, image) of a benchmark's newest result; {} if any case lacks them.
+def decisions(
+    result: Mapping[str, Any], rows: Iterable[dict[str, Any]], metric: table.Row | None = None
+) -> Decisions:
+    """The decisions behind a metric, by default `Display.correct`; {} if any case lacks them.
 
     {} also where a tied case does not count as an error: it is neither right nor wrong, and its
     flag `correct`, False, would contradict the accuracy above.
+
+    result: of a benchmark.   rows: of its scores.jsonl.
     """
     details = result.get("details")
     is_strict = not isinstance(details, dict) or details.get("tie", "strict") == "strict"
-    decisions = {}
-    for row in score_rows(run, benchmark, result):
-        correct, case = row.get("correct"), row.get("id")
-        if not isinstance(correct, bool) or not isinstance(case, str):
+    fields, group = ("correct",), ""
+    if metric is not None:
+        stem, _, group = metric.metric.partition("/")
+        is_correct = dataclasses.replace(metric, metric=stem).label == metric.display.correct
+        fields = FIELDS.get(stem, ("correct",) if is_correct else ())
+    found = {}
+    for row in rows:
+        flags, case, label = [row.get(name) for name in fields], row.get("id"), row.get("group")
+        if not flags or not all(isinstance(flag, bool) for flag in flags):
             return {}
-        if row.get("tie") is True and not is_strict:
+        if not isinstance(case, str) or (row.get("tie") is True and not is_strict):
             return {}
-        decisions[case] = (correct, str(row.get("image", case)))
-    return decisions
+        labels = [f"{k}={v}" for k, v in label.items()] if isinstance(label, dict) else [label]
+        if not group or group in labels:
+            found[case] = (all(flags), str(row.get("image") or case))
+    return found

@@ -7,7 +7,7 @@ from vlc_jax.report import compare, plot, table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Evaluation, Run
 
-WORDS = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
+WORDS = {verdict: f"{mark.sign} {mark.column}" for verdict, mark in table.MARKS.items()}
 CURVES = {  # metric -> title, axis of plot.curves
     "train/loss": ("Loss", ""),
     "train/grad_norm": ("Gradient norm", "log"),

@@ -36,7 +36,7 @@ THEME = {  # CSS variable -> light value, also used in files; report.css has the
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 # verdict -> colour
-COLOURS = {"above": "blue", "at": "orange", "below": "red", "blind": "purple", "": "blue"}
+COLOURS = {"at": "orange", "below": "red", "blind": "purple", "below-blind": "purple"}
 RC = {
     "axes.edgecolor": THEME["line"],
     "axes.labelcolor": THEME["muted"],
@@ -283,7 +283,7 @@ def bars(
                     y = group + (index - (len(runs) - 1) / 2) * height
                     text = f"{table.percent(row.value)} {remarks[group][index]}".strip()
                     colour, marker, _ = run_style(index)
-                    colour = COLOURS[row.verdict] if is_single else colour
+                    colour = COLOURS.get(row.verdict, "blue") if is_single else colour
                     _bar(axes, y, height, row, text, THEME[colour], marker)
             ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
             for null, style in (("chance", "-"), ("blind", ":")):

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlc_jax.report import display
 from vlc_jax.report.blocks import Span, Table
@@ -76,10 +76,10 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """95 % interval against chance: "above", "at", "below"; "" if either is unknown.
+        """95 % interval against chance: "above" or a key of MARKS; "" if either is unknown.
 
         "above" is better than chance and "below" worse: a brittleness over 1/3 is "below". "blind"
-        is above chance, but not above the blind score.
+        and "below-blind" are above chance, but not above the blind score.
         """
         if self.chance is None or self.low is None or self.high is None:
             return ""
@@ -87,8 +87,13 @@ class Row:
             return "at"
         is_greater = self.low > self.chance
         if is_greater and self.blind is not None and self.low <= self.blind:
-            return "blind"
+            return "blind" if self.high >= self.blind else "below-blind"
         return "above" if is_greater != self.is_better_small else "below"
+
+    @property
+    def sign(self) -> str:
+        """Sign of the verdict in every table and figure; "" if it has none."""
+        return MARKS[self.verdict].sign if self.verdict in MARKS else ""
 
     @property
     def is_grounded(self) -> bool:
@@ -170,11 +175,23 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
     return list(by_metric.values())
 
 
-SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "blind": "", "": ""}
-BLIND = "◇"
+class Mark(NamedTuple):
+    """A verdict of a row in tables and figures: its sign, what it is about (a column), meaning."""
+
+    sign: str
+    column: str
+    meaning: str
+
+
+MARKS = {  # verdict -> mark
+    "at": Mark("≈", "chance", "chance lies inside the 95 % interval"),
+    "below": Mark("≺", "chance", "worse than chance"),
+    "blind": Mark("◇", "blind", "the 95 % interval reaches blind: such a value needs no image"),
+    "below-blind": Mark("◆", "blind", "the whole 95 % interval lies below blind"),
+}
 LEGEND = (
-    "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
-    "▼ worse than chance. Ties count as errors, unless a note says otherwise."
+    "Values in percent (ranks and scores as they are). Ties count as errors, unless a note says "
+    "otherwise."
 )
 # column -> what it means; shown where it says something (`nulls_of`)
 NULLS = {
@@ -182,7 +199,6 @@ NULLS = {
     "ceiling": "ceiling: the best score of a bag of words",
     "human": "human: published",
 }
-_MARKED = f"{BLIND} the 95 % interval reaches blind: such a value can be had without the image"
 _GROUNDED = "grounded: over the cases that the blind classifier does not get right"
 
 
@@ -198,11 +214,11 @@ def nulls_of(rows: Iterable[Row]) -> list[str]:
 
 
 def null_legend(rows: Iterable[Row]) -> str:
-    """Meaning of the columns `nulls_of`, of the mark BLIND and of grounded metrics; "" without."""
+    """Meaning of the columns `nulls_of`, of the marks and of grounded metrics; "" without."""
     rows = [*rows]
-    columns = nulls_of(rows)
-    sentences = [NULLS[name] for name in columns]
-    sentences += [_MARKED] if any(row.verdict == "blind" for row in rows) else []
+    verdicts = {row.verdict for row in rows}
+    sentences = [f"{mark.sign} {mark.meaning}" for key, mark in MARKS.items() if key in verdicts]
+    sentences += [NULLS[name] for name in nulls_of(rows)]
     sentences += [_GROUNDED] if any(row.is_grounded for row in rows) else []
     return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
@@ -215,7 +231,6 @@ def to_table(rows: Sequence[Row]) -> Table:
     header = ["benchmark", "metric", "value", "95 %", *paper, "chance", *nulls, "n", "ties"]
     cells = []
     for row in rows:
-        sign = SIGNS[row.verdict]
         published = [number(row, row.paper), paper_difference(row)] if paper else []
         shown = [
             Span(row.name, "code"),
@@ -223,8 +238,7 @@ def to_table(rows: Sequence[Row]) -> Table:
             Span(number(row, row.value), f"bold {row.verdict}"),
             Span(interval(row), gauge=row),
             *published,
-            Span(f"{sign}{number(row, row.chance)}", row.verdict if sign else ""),
-            *(_null(row, name) for name in nulls),
+            *(_null(row, name) for name in ("chance", *nulls)),
             "–" if row.count is None else f"{row.count:,}",
             percent(row.ties),
         ]
@@ -233,10 +247,10 @@ def to_table(rows: Sequence[Row]) -> Table:
 
 
 def _null(row: Row, name: str) -> Span | str:
-    """Cell of a column of NULLS; a blind score that is not exceeded has its mark."""
-    is_marked = name == "blind" and row.verdict == "blind"
+    """Cell of chance or a column of NULLS, with the mark that is about it."""
     text = number(row, getattr(row, name))
-    return Span(f"{BLIND} {text}", "blind") if is_marked else text
+    is_marked = row.sign and MARKS[row.verdict].column == name
+    return Span(f"{row.sign} {text}", row.verdict) if is_marked else text
 
 
 def number(row: Row, value: float | None) -> str:

@@ -8,7 +8,8 @@ from rich.text import Text
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.report.blocks import Content, Table, plain, spans
 
-STYLES = {"at": "yellow", "below": "red", "blind": "magenta"}  # others have none
+# others have none
+STYLES = {"at": "yellow", "below": "red", "blind": "magenta", "below-blind": "magenta"}
 STYLES |= {"better": "green", "worse": "red", "other-cases": "yellow"}
 
 

@@ -7,12 +7,13 @@ import math
 import os
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -64,19 +65,11 @@ class TensorBoard:
         self._writer.close()
 
 
-class Trackio:
-    """A `Board`: the run of the workdir's name in the trackio project $TRACKIO_PROJECT.
+class _Tracker:
+    """A `Board` of a package with the interface of wandb. Steps that a killed run repeats cannot be
+    removed: trackio has them twice, wandb keeps the first."""
 
-    Trackio's own variables say where that is: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
-    """
-
-    def __init__(self, workdir: Path, start_step: int):
-        import trackio
-
-        del start_step  # trackio cannot remove steps: those that a kill repeats are there twice
-        self._run = trackio.init(
-            os.environ["TRACKIO_PROJECT"], name=workdir.resolve().name, resume="allow", embed=False
-        )
+    _run: Any
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
@@ -85,20 +78,68 @@ class Trackio:
         self._run.finish()
 
 
-class MetricsWriter:
-    """Writer of metrics.jsonl, one row per logged step, mirrored to TensorBoard and trackio.
+class Trackio(_Tracker):
+    """The run of the workdir's name in the trackio project $TRACKIO_PROJECT.
 
-    start_step: the step at which training resumes; rows of later steps are removed.
-    Trackio is used if the environment variable TRACKIO_PROJECT is set. A failing board causes a
-    warning, and the run continues without it.
+    Trackio's own variables say where that is: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
     """
 
     def __init__(self, workdir: Path, start_step: int):
-        kinds: list[type[TensorBoard] | type[Trackio]] = [TensorBoard]
-        if os.environ.get("TRACKIO_PROJECT"):
-            if importlib.util.find_spec("trackio") is None:
-                raise UsageError("TRACKIO_PROJECT is set: pip install 'vlc_jax[track]'")
-            kinds.append(Trackio)
+        import trackio
+
+        del start_step
+        self._run = trackio.init(
+            os.environ["TRACKIO_PROJECT"], name=workdir.resolve().name, resume="allow", embed=False
+        )
+
+
+class Wandb(_Tracker):
+    """A run of the Weights & Biases project $WANDB_PROJECT; its id is in WORKDIR/wandb_id.
+
+    wandb's own variables say where and how: WANDB_ENTITY, WANDB_DIR, WANDB_MODE=offline, ...
+    """
+
+    def __init__(self, workdir: Path, start_step: int):
+        import wandb
+
+        del start_step
+        # not the name: equal names of two folders would be one run
+        file, config = workdir / "wandb_id", workdir / "config.json"
+        if not file.is_file():
+            workdir_files.replace(file, uuid.uuid4().hex[:8])
+        self._run = wandb.init(
+            project=os.environ["WANDB_PROJECT"],
+            name=workdir.resolve().name,
+            id=file.read_text().strip(),
+            config=json.loads(config.read_text()) if config.is_file() else None,
+            # a resumed run may change fields such as log_every
+            allow_val_change=True,
+            resume="allow",
+        )
+
+
+# variable that asks for a board -> its package, how to install it
+TRACKERS: dict[str, tuple[type[_Tracker], str, str]] = {
+    "TRACKIO_PROJECT": (Trackio, "trackio", "'vlc_jax[track]'"),
+    "WANDB_PROJECT": (Wandb, "wandb", "wandb"),
+}
+
+
+class MetricsWriter:
+    """Writer of metrics.jsonl, one row per logged step, mirrored to TensorBoard and `TRACKERS`.
+
+    start_step: the step at which training resumes; rows of later steps are removed.
+    A failing board causes a warning, and the run continues without it. Raises UsageError for a
+    tracker that is asked for and not installed.
+    """
+
+    def __init__(self, workdir: Path, start_step: int):
+        kinds: list[type[TensorBoard] | type[_Tracker]] = [TensorBoard]
+        for variable, (kind, package, name) in TRACKERS.items():
+            if os.environ.get(variable):
+                if importlib.util.find_spec(package) is None:
+                    raise UsageError(f"{variable} is set: pip install {name}, or unset it")
+                kinds.append(kind)
         self.path = workdir / "metrics.jsonl"
         # A killed run has rows of steps after its last checkpoint, which are now trained again.
         rows = read_rows(self.path)

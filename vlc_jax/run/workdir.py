@@ -21,29 +21,9 @@ from vlc_jax.run.environment import environment
 from vlc_jax.run.processes.peers import Peers
 from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 from vlc_jax.run.store.step_folders import steps_of
+from vlc_jax.run.workdir_files import RESUMABLE
 
 LISTED_IMAGES = 3  # maximum number of images in a message
-# Config fields that may change when a run is resumed: none of them changes the trained parameters,
-# beyond the rounding of sums in another order. mesh and input.loader are among them, since the
-# order of data depends on (seed, step) only.
-RESUMABLE = (
-    "log_every",
-    "checkpoint",
-    "eval",
-    "evals",
-    "interpolate",
-    "mesh",
-    "microbatch",
-    "model.remat",
-    "model.scan_layers",
-    "input.loader",
-    "input.max_bad_share",
-    "input.preview",
-    "watchdog",
-    "model.attention",
-    "input.source_options.stage",
-    "input.source_options.stage_gb",
-)
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
     "model",

@@ -23,6 +23,27 @@ FOLDERS = ("checkpoints", "evals", "interpolate", "logs", "pretrain", "processes
 OF_A_RUN = ("lock", "env.json", "checkpoints", "evals", "events.jsonl", "logs", "processes")
 # What people and launchers put into the folder of a run before it starts.
 BESIDE_A_RUN = (".txt", ".log", ".out", ".err", ".sh", ".md", ".json", ".toml", ".yaml", ".yml")
+# Config fields that may change when a run is resumed: none of them changes the trained parameters,
+# beyond the rounding of sums in another order. mesh and input.loader are among them, since the
+# order of data depends on (seed, step) only.
+RESUMABLE = (
+    "log_every",
+    "checkpoint",
+    "eval",
+    "evals",
+    "interpolate",
+    "mesh",
+    "microbatch",
+    "model.remat",
+    "model.scan_layers",
+    "input.loader",
+    "input.max_bad_share",
+    "input.preview",
+    "watchdog",
+    "model.attention",
+    "input.source_options.stage",
+    "input.source_options.stage_gb",
+)
 
 
 def run_folder(path: Path) -> Path:

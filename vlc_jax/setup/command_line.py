@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,10 @@ ELSEWHERE = {
 ALIASES = {"lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps"}  # of optimizer
 
 
-def config() -> ConfigDict:
+def config(holder: flags.FlagHolder = CONFIG) -> ConfigDict:
     """The config that --config names."""
-    value = CONFIG.value
-    if value is None and not CONFIG.present:
+    value = holder.value
+    if value is None and not holder.present:
         raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
     try:
         # ml_collections raises a file's OSError at the first use of its config
@@ -65,12 +66,7 @@ def config() -> ConfigDict:
 def parse_flags(argv: list[str]) -> list[str]:
     """Parses the flags; an invalid one ends the process with a one-line message and exit code 2."""
     try:
-        argv, options = split_options(with_config_paths(argv))
-        _ARGUMENTS[:] = argv
-        rest = flags.FLAGS(argv)
-        for group, option, text in options:
-            set_option(config(), group, option, text)
-        return rest
+        return _parse(argv, flags.FLAGS, CONFIG, _ARGUMENTS)
     except UsageError as error:
         print(f"Usage: {error}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
@@ -78,9 +74,36 @@ def parse_flags(argv: list[str]) -> list[str]:
         if not commands.has_reader_left():
             raise
         sys.exit(commands.UNREAD)
+
+
+def load(words: Sequence[str]) -> ConfigDict:
+    """The config of --config and --config.FIELD=VALUE, whatever flags this process has.
+
+    Raises UsageError."""
+    values, given = flags.FlagValues(), list[str]()
+    holder = config_flags.DEFINE_config_file(
+        "config", None, "", flag_values=values, lock_config=True, sys_argv=given
+    )
+    _parse(["vlc-jax", *words], values, holder, given)
+    return config(holder)
+
+
+def _parse(
+    argv: list[str], values: flags.FlagValues, holder: flags.FlagHolder, given: list[str]
+) -> list[str]:
+    """Parses `argv` into flags and returns the rest.   holder, given: flag of the config, and where
+    it looks for --config.FIELD. Raises UsageError."""
+    try:
+        argv, options = split_options(with_config_paths(argv))
+        given[:] = argv
+        rest = values(argv)
+        for group, option, text in options:
+            set_option(config(holder), group, option, text)
+        return rest
+    except (UsageError, BrokenPipeError):
+        raise
     except Exception as error:
-        print(f"Usage: {_message(error, argv)}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
+        raise UsageError(_message(error, argv)) from error
 
 
 def _message(error: Exception, argv: list[str]) -> str:
@@ -171,7 +194,7 @@ def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
                 raise UsageError(f"--config.{group}.{option}={text}: {name!r} has no options")
         # a path may be a number: text stays text
         is_text = isinstance(table.get(last), str) and text != "None" and not _is_quoted(text)
-        value = text if is_text else _value(text)
+        value = text if is_text else literal(text)
         try:
             table[last] = value
         except TypeError as error:
@@ -181,10 +204,10 @@ def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
 
 def _is_quoted(text: str) -> bool:
     """True for a text as a Python literal."""
-    return isinstance(_value(text), str) and _value(text) != text
+    return isinstance(literal(text), str) and literal(text) != text
 
 
-def _value(text: str) -> Any:
+def literal(text: str) -> Any:
     """A Python literal, true or false; else the text itself, as ml_collections parses literals."""
     try:
         return ast.literal_eval(text.capitalize() if text in ("true", "false") else text)

@@ -21,7 +21,7 @@ import csv
 import difflib
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +128,7 @@ def sources() -> dict[str, dict[str, str]]:
     return {row["source"]: row for row in rows("sources.csv")}
 
 
+@functools.cache
 def rows(name: str) -> list[dict[str, str]]:
     """Rows of one of the files, as text."""
     with (FOLDER / name).open(newline="", encoding="utf-8") as file:
@@ -151,6 +152,17 @@ def checkpoint_values() -> Iterator[Value]:
             yield _value(row[name], model=row["model"], **score, **origin)
 
 
+def printed(result: Mapping[str, Any]) -> list[str]:
+    """Metrics in published tables of a result's benchmark and protocol (`full_metric`), in their
+    order."""
+    metrics = [
+        f"{row['metric']}/{row['subset']}".rstrip("/")
+        for row in (*rows("values.csv"), *rows("checkpoint_scores.csv"))
+        if row["benchmark"] in _names(result) and row["protocol"] == result["protocol"]
+    ]
+    return [*dict.fromkeys(metrics)]
+
+
 def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     """Adds the published values of `model` to matching metrics of results, as their field "paper".
 
@@ -168,8 +180,7 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     without: dict[str, None] = {}
     for result in results:
         name = str(result.get("benchmark"))
-        # A second set of options is filed as NAME@HASH; published values may also name the reader.
-        candidates = [v for v in values if v.benchmark in (name.partition("@")[0], _reader(result))]
+        candidates = [value for value in values if value.benchmark in _names(result)]
         alike = [value for value in candidates if _has_same_scores(result, value)]
         if not candidates:
             without[name] = None
@@ -186,8 +197,7 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
 def find(value: Value, results: Iterable[dict[str, Any]]) -> table.Row | None:
     """The row of a published value in results (contents of evals/*.json); None if there is none."""
     for result in results:
-        names = (str(result.get("benchmark")).partition("@")[0], _reader(result))
-        if value.benchmark in names and _has_same_scores(result, value):
+        if value.benchmark in _names(result) and _has_same_scores(result, value):
             rows = table.rows([result], everything=True)
             if row := next((row for row in rows if is_same(row, value)), None):
                 return row
@@ -201,7 +211,7 @@ def add_human(results: Iterable[dict[str, Any]]) -> None:
     """
     for result in results:
         for row in table.rows([result], everything=True):
-            value = human(str(result.get("benchmark")), _reader(result), row)
+            value = human(*_names(result), row)
             if value is not None:
                 result["metrics"][row.metric]["human"] = value
 
@@ -231,8 +241,10 @@ def _has_same_scores(result: dict[str, Any], value: Value) -> bool:
     return is_vqascore == (value.note == VQASCORE)
 
 
-def _reader(result: dict[str, Any]) -> str:
-    return str(result.get("reader"))
+def _names(result: Mapping[str, Any]) -> tuple[str, str]:
+    """Names of a result's benchmark in published values: without a hash (a second set of options is
+    filed as NAME@HASH), and its reader."""
+    return str(result.get("benchmark")).partition("@")[0], str(result.get("reader"))
 
 
 def _fitting(row: table.Row, candidates: Sequence[Value]) -> Value | None:
@@ -244,11 +256,11 @@ def is_same(row: table.Row, value: Value) -> bool:
     """True if a published value of the same benchmark has our metric, protocol and number of
     decisions; an unpublished number matches any."""
     is_score = value.unit == "cosine"
-    named_alike = (value.full_metric, value.protocol) == (_full_metric(row), row.protocol)
+    named_alike = (value.full_metric, value.protocol) == (full_metric(row), row.protocol)
     return named_alike and value.count in (None, row.count) and is_score == (row.unit == "score")
 
 
-def _full_metric(row: table.Row) -> str:
+def full_metric(row: table.Row) -> str:
     """Metric as named by published values: a group "subset=swap_obj" without its kind."""
     name, slash, group = row.metric.partition("/")
     return name + slash + group.rpartition("=")[2]
@@ -275,7 +287,7 @@ def _stem(metric: str) -> str:
 
 
 def _difference(row: table.Row, candidates: Sequence[Value], alike: Sequence[Value]) -> str:
-    same = [value for value in candidates if value.full_metric == _full_metric(row)]
+    same = [value for value in candidates if value.full_metric == full_metric(row)]
     same_protocol = [value for value in same if value.protocol == row.protocol]
     if same_protocol and not {*same_protocol} & {*alike}:
         note = same_protocol[0].note

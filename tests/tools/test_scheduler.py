@@ -1,4 +1,4 @@
-"""launch/scheduler.py: shares of a machine, the order of items, signals and errors."""
+"""Shares of a machine, the order of items, signals and errors."""
 
 import os
 import signal
@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from launch import scheduler
 from tests.support import stand_ins
+from vlc_jax.tools import scheduler
 
 # Lists what it is sent and ends with 75, as a run does; the file in $0 says that it is ready.
 STOPPED = (

@@ -8,10 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Generic, NamedTuple, TypeVar
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from typing import Any, NamedTuple
 
 LATER = object()  # from `take`: no item can start before another one ends
 # vlc_jax.errors.ExitCode.PREEMPTED, without its import
@@ -37,7 +34,7 @@ def shares(jobs: int) -> list[Share]:
     return [Share(cores[i::jobs], gpus[i::jobs]) for i in range(jobs)]
 
 
-class Scheduler(Generic[Item, Result]):
+class Scheduler:
     """Processes items, one at a time per share, until none is left or a signal arrives.
 
     take: returns the next item, None if none is left, or LATER. do: processes an item on a share.
@@ -49,9 +46,9 @@ class Scheduler(Generic[Item, Result]):
     def __init__(
         self,
         parts: Sequence[Share],
-        take: Callable[[], Item | object | None],
-        do: Callable[[Item, Share], Result],
-        finish: Callable[[Item, Result], None],
+        take: Callable[[], Any],
+        do: Callable[[Any, Share], Any],
+        finish: Callable[[Any, Any], None],
     ) -> None:
         self.is_stopped = False
         self._shares, self._take, self._do, self._finish = parts, take, do, finish
@@ -116,7 +113,7 @@ class Scheduler(Generic[Item, Result]):
             self._errors.append(error)
             self._stop()
 
-    def _next(self) -> Item | None:
+    def _next(self) -> Any:
         with self._changed:
             while not self.is_stopped:
                 if (item := self._take()) is not LATER:
