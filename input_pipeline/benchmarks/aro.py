@@ -19,39 +19,6 @@ from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.record import Crop
 from vlc_jax.input_pipeline.sources import region_captions
 
-_SOURCE = "github.com/mertyg/vision-language-models-are-bows"
-_BLIP = "storage.googleapis.com/sfr-vision-language-research/datasets"
-RELATION = published.Origin(
-    protocol="choice",
-    folder="aro",
-    files=("visual_genome_relation.json",),
-    images="aro/images",
-    source=_SOURCE,
-    licence="MIT",
-    cases=23_937,
-    overlap="Visual Genome, half of whose images are from COCO",
-)
-ATTRIBUTION = dataclasses.replace(RELATION, files=("visual_genome_attribution.json",), cases=28_748)
-COCO_ORDER = published.Origin(
-    protocol="choice",
-    folder="coco",
-    files=("coco_karpathy_test.json",),
-    images="coco",
-    source=f"{_BLIP} and cocodataset.org (val2014)",
-    licence="CC BY 4.0",
-    cases=25_010,
-    overlap="COCO val2014",
-)
-FLICKR30K_ORDER = published.Origin(
-    protocol="choice",
-    folder="flickr30k",
-    files=("flickr30k_test.json",),
-    images="flickr30k",
-    source=f"{_BLIP} and shannon.cs.illinois.edu/DenotationGraph",
-    licence="research only",
-    cases=5_000,
-    overlap="Flickr30k",
-)
 # In the order of the options in the paper's code.
 SHUFFLES = (
     "shuffle_nouns_and_adjectives",
@@ -68,7 +35,7 @@ BOXED = {"image_path": fields.image_name, **dict.fromkeys(BOX, fields.anything)}
 MAX_WORDS = 30
 
 
-@published.reader(RELATION)
+@published.reader
 def vg_relation(files: published.Files) -> Benchmark:
     """23,937 cases: an image cropped to a box and two captions, "the horse is eating the grass" and
     "the grass is eating the horse".
@@ -80,14 +47,15 @@ def vg_relation(files: published.Files) -> Benchmark:
         "macro": Average(("relation",), drop=SYMMETRIC_RELATIONS),
         "all_relations": Average(("relation",)),
     }
-    name = "visual_genome_relation.json"
-    rows = _boxed(files, name, relation_name=fields.text)
-    cases = (boxed_case(files, name, n, row, {"relation": row["relation_name"]}) for n, row in rows)
+    rows = _boxed(files, relation_name=fields.text)
+    cases = (
+        boxed_case(files, files.file, n, row, {"relation": row["relation_name"]}) for n, row in rows
+    )
     summary = ("accuracy_macro", "accuracy")
     return files.benchmark(cases, averages, summary=summary)
 
 
-@published.reader(ATTRIBUTION)
+@published.reader
 def vg_attribution(files: published.Files) -> Benchmark:
     """28,748 cases: an image cropped to a box and two captions, "the paved road and the white
     house" and "the white road and the paved house".
@@ -99,17 +67,16 @@ def vg_attribution(files: published.Files) -> Benchmark:
         "macro": Average(("attributes",), floor=ATTRIBUTION_FLOOR),
         "all_attributes": Average(("attributes",)),
     }
-    name = "visual_genome_attribution.json"
-    rows = _boxed(files, name, attributes=fields.texts)
+    rows = _boxed(files, attributes=fields.texts)
     cases = (
-        boxed_case(files, name, n, row, {"attributes": "_".join(row["attributes"])})
+        boxed_case(files, files.file, n, row, {"attributes": "_".join(row["attributes"])})
         for n, row in rows
     )
     summary = ("accuracy_macro", "accuracy")
     return files.benchmark(cases, averages, summary=summary)
 
 
-@published.reader(COCO_ORDER)
+@published.reader
 def coco_order(files: published.Files, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """25,010 captions of COCO's Karpathy test split, each against four shuffles of its words.
 
@@ -118,7 +85,7 @@ def coco_order(files: published.Files, seed: int = 1, tagger: str = TAGGER) -> B
     return _order(files, seed, tagger)
 
 
-@published.reader(FLICKR30K_ORDER)
+@published.reader
 def flickr30k_order(files: published.Files, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """5,000 captions of Flickr30k's Karpathy test split, each against four shuffles of its words.
 
@@ -135,7 +102,7 @@ def _order(files: published.Files, seed: int, tagger: str) -> Benchmark:
     ]
 
     def cases() -> Iterator[Case]:
-        rows = karpathy_rows(files, files.origin.files[0])
+        rows = karpathy_rows(files, files.file)
         captions = ((image, caption) for image, several in rows for caption in several)
         for number, (image, caption) in enumerate(captions):
             options = [caption]
@@ -144,12 +111,7 @@ def _order(files: published.Files, seed: int, tagger: str) -> Benchmark:
                 rng = np.random.default_rng((seed, number, k))
                 # Without another order the option is the caption itself, a tie.
                 options += list(shuffle(caption, rng, 1))[:1] or [caption]
-            yield Case(
-                published.case_id(number, image),
-                (files.image(image),),
-                tuple(prepare_caption(option) for option in options),
-                meta={"record": image},
-            )
+            yield files.case(number, image, map(prepare_caption, options))
 
     # the shuffles' versions too: a new tagger draws other options from the same captions
     benchmark = files.benchmark(cases())
@@ -170,10 +132,9 @@ def prepare_caption(caption: str, max_words: int = MAX_WORDS) -> str:
     return " ".join(spaced.split()[:max_words])
 
 
-def _boxed(
-    files: published.Files, name: str, **group: published.Kind
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield from enumerate(files.objects(name, "true_caption", "false_caption", **BOXED, **group))
+def _boxed(files: published.Files, **group: published.Kind) -> Iterator[tuple[int, dict[str, Any]]]:
+    captions = ("true_caption", "false_caption")
+    yield from enumerate(files.objects(files.file, *captions, **BOXED, **group))
 
 
 def boxed_case(

@@ -10,19 +10,8 @@ from collections.abc import Iterator
 from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="bivlc",
-    files=("**/*.parquet",),
-    images="bivlc",
-    source="huggingface.co/datasets/imirandam/BiVLC (data/)",
-    licence="MIT",
-    cases=2_933,
-    overlap="COCO val2017",
-)
 
-
-@published.reader(ORIGIN)
+@published.reader
 def bivlc(files: published.Files) -> Benchmark:
     """2,933 cases: an image and its caption, a negative caption and an image generated from it.
 

@@ -8,6 +8,7 @@ the numbers of cases are unknown. A case is a correct and a wrong sentence, as i
 github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,18 +20,9 @@ SUBSETS = ("active_passive", "coordination", "relative_clause")
 # The false sentence of a number has the words of the true one in another role: only these two
 # compare like with like.
 PAIRS = (("True1", "False1"), ("True2", "False2"))
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="BLA_Benchmark/annotations",
-    files=tuple(f"{subset}_captions.json" for subset in SUBSETS),
-    images="BLA_Benchmark/images",
-    source="github.com/shin-ee-chen/BLA (BLA_benchmark.zip, which its README names)",
-    licence="MIT",
-    overlap="Visual Genome, half of whose images are from COCO",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def bla(
     files: published.Files, subsets: tuple[str, ...] = SUBSETS, first_group: bool = False
 ) -> Benchmark:
@@ -41,10 +33,9 @@ def bla(
     count: total number of cases.
     first_group: only the first group of an image, as in the authors' CLIP script.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _subset(files, subset, first_group))
+    read = functools.partial(_subset, first_group=first_group)
     summary = ("accuracy_macro", "four_accuracy_macro", "accuracy")
-    return files.benchmark(cases, published.SUBSET_MACRO, together=("four",), summary=summary)
+    return files.by_subset(subsets, SUBSETS, read, together=("four",), summary=summary)
 
 
 def _subset(files: published.Files, subset: str, first_group: bool) -> Iterator[Case]:

@@ -6,42 +6,24 @@ the authors' code and other projects read.
 """
 
 import pickle
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
-from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import zips
 
-FILE = "ccneg_preprocessed.pt"
 CASES = 40_000  # the authors evaluate on the last ones and train on the others
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="ccneg",
-    files=(FILE,),
-    images="ccneg/ccneg_images/cc3m_subset_images_extracted_final",
-    source="huggingface.co/datasets/jaisidhsingh/ccneg or github.com/jaisidhsingh/CoN-CLIP "
-    "(ccneg_dataset/)",
-    licence="MIT (of the authors' code)",
-    cases=CASES,
-    overlap="CC3M",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def ccneg(files: published.Files) -> Benchmark:
     """The last 40,000 captions, each against itself with a part negated; without commas in the
     negated one, as in the authors' code."""
-    rows = files.check(FILE, _rows(files.path(FILE)), ("caption", "negated"), **_IMAGE)[-CASES:]
+    rows = files.check(files.file, _rows(files), ("caption", "negated"), **_IMAGE)[-CASES:]
     return files.benchmark(
-        Case(
-            published.case_id(number, row["image"]),
-            (files.image(row["image"]),),
-            (row["caption"], row["negated"].replace(",", "")),
-            None,
-            {"record": row["image"]},
-        )
+        files.case(number, row["image"], (row["caption"], row["negated"].replace(",", "")))
         for number, row in enumerate(rows)
     )
 
@@ -59,8 +41,9 @@ class _Plain(pickle.Unpickler):
         raise DataError("it holds tensors; texts and numbers are read")
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(files: published.Files) -> list[dict[str, Any]]:
     """Rows with image, caption and negated; values that are no texts are refused later."""
+    path = files.path(files.file)
     try:
         with zips.open_zip(path) as archive:
             (member,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
@@ -79,5 +62,5 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     except (*zips.DAMAGE, MemoryError, DataError) as error:
         raise DataError(
             f"{path} is no file of torch.save with image_paths and annotations "
-            f"(caption, sop_data): {error!s:.200}; {ORIGIN.how_to_get}"
+            f"(caption, sop_data): {error!s:.200}; {files.origin.how_to_get}"
         ) from error

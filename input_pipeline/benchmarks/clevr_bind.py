@@ -7,6 +7,7 @@ files were not available, the format is from the code, and the numbers of cases 
 argmax there counts ties as correct ("first_index" here).
 """
 
+import functools
 from collections.abc import Iterator
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
@@ -17,17 +18,9 @@ SUBSETS = ("train", "val", "gen")
 WRONG = tuple(f"neg_{n}" for n in range(4))
 # of the ICCV paper, for texts such as "red cube"
 PROMPT = "An image of a {}"
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="clevr_bind/two_object",
-    files=tuple(f"{subset}.csv" for subset in SUBSETS),
-    images="clevr_bind/two_object/images",
-    source="github.com/marthaflinderslewis/clip-binding",
-    licence="BSD 3-Clause (the code)",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def clevr_bind(
     files: published.Files, subsets: tuple[str, ...] = SUBSETS, prompt: str = PROMPT
 ) -> Benchmark:
@@ -37,12 +30,11 @@ def clevr_bind(
     prompt: template with {} for the text. The EACL paper's code has "a photo of{}", without the
       space.
     """
-    published.check_subsets(subsets, SUBSETS)
     if prompt.count("{}") != 1:
         raise ValueError(f"prompt needs one {{}}, which stands for the text; got {prompt!r}")
-    cases = (case for subset in subsets for case in _subset(files, subset, prompt))
+    read = functools.partial(_subset, prompt=prompt)
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, SUBSETS, read, summary=summary)
 
 
 def _subset(files: published.Files, subset: str, prompt: str) -> Iterator[Case]:

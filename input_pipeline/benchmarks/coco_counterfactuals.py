@@ -7,22 +7,8 @@ pairs" (NeurIPS 2023); read like github.com/linzhiqiu/t2v_metrics, which appends
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-_FILE = "cococounterfactuals.jsonl"
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="coco_counterfactuals",
-    files=(_FILE,),
-    images="coco_counterfactuals/images",
-    source=(
-        "github.com/linzhiqiu/t2v_metrics (datasets/) and images.zip of "
-        "huggingface.co/datasets/Intel/COCO-Counterfactuals"
-    ),
-    licence="CC BY 4.0",
-    cases=17_410,
-)
 
-
-@published.reader(ORIGIN)
+@published.reader
 def coco_counterfactuals(files: published.Files) -> Benchmark:
     """17,410 cases: "A woman is cutting into a cake ...", "A baker is cutting into a cake ...".
 
@@ -31,7 +17,7 @@ def coco_counterfactuals(files: published.Files) -> Benchmark:
     """
     images, captions = ("image_0", "image_1"), ("caption_0", "caption_1")
     others = {"id": fields.anything} | dict.fromkeys(images, fields.image_name)
-    rows = files.json_lines(_FILE, *captions, **others)
+    rows = files.json_lines(files.file, *captions, **others)
     cases = (
         Case(
             published.case_id(number, row["id"]),

@@ -10,27 +10,15 @@ from typing import Any
 from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-_FILE = "COLA_multiobjects_matching_benchmark.json"
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="cola",
-    files=(_FILE,),
-    images="vg",
-    source="github.com/arijitray1993/COLA (data/) and visualgenome.org (VG_100K, VG_100K_2)",
-    licence="MIT",
-    cases=210,
-    overlap="Visual Genome, half of whose images are from COCO",
-)
 
-
-@published.reader(ORIGIN)
+@published.reader
 def cola(files: published.Files) -> Benchmark:
     """210 cases: "brown giraffe behind tall white giraffe", "standing tall long giraffe ...".
 
     image_score, the headline, is the paper's metric: both captions rank their image first. Also
     text_score and group_score.
     """
-    rows = files.lists(_FILE, "image_0", "caption_0", "image_1", "caption_1")
+    rows = files.lists(files.file, "image_0", "caption_0", "image_1", "caption_1")
     cases = (_case(files, number, row) for number, row in enumerate(rows))
     summary = ("image_score", "text_score", "group_score")
     return files.benchmark(cases, summary=summary)

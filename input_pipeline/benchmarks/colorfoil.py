@@ -15,25 +15,14 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-FILE = "captions_val2017.json"
 FOILS = ("blue", "black", "red", "pink", "yellow", "grey", "orange", "white", "green", "brown")
 # The colour names of CSS 3, "snow", "wheat" and "tan" included; Pillow adds one of CSS 4.
 COLOURS = frozenset(ImageColor.colormap) - {"rebeccapurple"}
 # greyscale images, which the authors leave out, by index
 GREYSCALE = frozenset({550, 1164, 1752, 2236})
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="coco/annotations",
-    files=(FILE,),
-    images="coco/val2017",
-    source="cocodataset.org (annotations_trainval2017.zip and val2017)",
-    licence="CC BY 4.0",
-    cases=2_507,
-    overlap="COCO val2017",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def colorfoil(files: published.Files, seed: int = 1, whole_words: bool = True) -> Benchmark:
     """2,507 cases of two captions: an image's first caption with a lower-case colour word between
     spaces, and its foil.
@@ -49,13 +38,7 @@ def colorfoil(files: published.Files, seed: int = 1, whole_words: bool = True) -
             if number not in GREYSCALE:
                 # One generator per case: `count` does not change the foils.
                 rng = np.random.default_rng((seed, number))
-                yield Case(
-                    published.case_id(number, image),
-                    (files.image(image),),
-                    (caption, foil(caption, rng)),
-                    None,
-                    {"record": image},
-                )
+                yield files.case(number, image, (caption, foil(caption, rng)))
 
     return files.benchmark(cases())
 
@@ -63,14 +46,14 @@ def colorfoil(files: published.Files, seed: int = 1, whole_words: bool = True) -
 def _coloured(files: published.Files) -> Iterator[tuple[str, str]]:
     """Yields (image, its first caption with a colour word)."""
     captions: dict[int, list[str]] = collections.defaultdict(list)
-    match files.json(FILE):
+    match files.json(files.file):
         case {"images": list(images), "annotations": list(annotations)}:
             pass
         case _:
-            raise DataError(f"{files.folder / FILE} has no images and captions of COCO")
-    for row in files.check(FILE, annotations, ("caption",), image_id=fields.image_id):
+            raise DataError(f"{files.folder / files.file} has no images and captions of COCO")
+    for row in files.check(files.file, annotations, ("caption",), image_id=fields.image_id):
         captions[row["image_id"]].append(row["caption"])
-    for row in files.check(FILE, images, (), id=fields.image_id, file_name=fields.image_name):
+    for row in files.check(files.file, images, (), id=fields.image_id, file_name=fields.image_name):
         for caption in captions[row["id"]]:
             if COLOURS.intersection(caption.split(" ")):
                 yield row["file_name"], caption

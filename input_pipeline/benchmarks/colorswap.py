@@ -13,23 +13,11 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import ImageLike
 
 PACKED = "test-*.parquet"
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="colorswap",
-    files=("test.json",),
-    images="colorswap",
-    source=(
-        "github.com/Top34051/colorswap (test.json and images/) or "
-        f"huggingface.co/datasets/stanfordnlp/colorswap (data/{PACKED})"
-    ),
-    licence="MIT",
-    cases=300,
-)
 _IMAGES = ("image_1", "image_2")
 _FIELDS = ("caption_1", "caption_2", "image_source", "caption_source")
 
 
-@published.reader(ORIGIN)
+@published.reader
 def colorswap(files: published.Files) -> Benchmark:
     """300 cases of two images and two captions.
 

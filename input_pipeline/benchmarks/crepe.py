@@ -5,7 +5,6 @@ like github.com/RAIVNLab/CREPE. Unverified: the tables were not available. `accu
 recall at 1. The authors' code has no tie rule (an unstable sort).
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
@@ -19,26 +18,11 @@ SPLITS = ("seen_compounds", "unseen_compounds")
 SYSTEMATICITY_NEGATIVES = ("atom", "comp", "combined")
 # Kind -> number of cases of all complexities, inferred from vl_compo's table: all 202 recalls of a
 # kind are multiples of 1 / number.
-PRODUCTIVITY_NEGATIVES = {"atom": 17_698, "swap": 7_405, "negate": 17_303}
+PRODUCTIVITY_NEGATIVES = published.ORIGINS["crepe_productivity"].cases
 COMPLEXITIES = tuple(range(4, 13))  # atoms per caption
-SYSTEMATICITY = published.Origin(
-    protocol="choice",
-    folder="crepe/syst_hard_negatives",
-    files=("syst_vg_hard_negs_*_in_*.csv",),
-    images="vg",
-    source="github.com/RAIVNLab/CREPE (its zip files) and visualgenome.org",
-    licence="none given",
-    overlap="Visual Genome, half of whose images are from COCO",
-)
-PRODUCTIVITY = dataclasses.replace(
-    SYSTEMATICITY,
-    folder="crepe/prod_hard_negatives",
-    files=("*/prod_vg_hard_negs_*_complexity_*.csv",),
-    cases=PRODUCTIVITY_NEGATIVES,
-)
 
 
-@published.reader(SYSTEMATICITY)
+@published.reader
 def crepe_systematicity(
     files: published.Files,
     training: str = "laion",
@@ -68,7 +52,7 @@ def crepe_systematicity(
     return files.benchmark(cases(), averages, summary=summary)
 
 
-@published.reader(PRODUCTIVITY)
+@published.reader
 def crepe_productivity(
     files: published.Files,
     negatives: tuple[str, ...] = tuple(PRODUCTIVITY_NEGATIVES),

@@ -7,7 +7,6 @@ Unverified: the files were not available. The fields of the full set are also th
 github.com/mariebexte/vl-probing reads; its numbers of cases are those of the authors' script.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,6 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-FILE, TENTH = "all_select.json", "eqben_subset_10percent_final.json"
-FULL = "ann_json_finegrained_random.json"
 FAMILIES = {  # subset (first folder of an image) -> family, as in the results of t2v_metrics
     "eqbenag": "eqbenag",  # Action Genome, videos
     "eqbengebc": "eqbeng",  # GEBC, videos
@@ -28,46 +25,11 @@ FAMILIES = {  # subset (first folder of an image) -> family, as in the results o
     "eqbenkubric_loc": "eqbenk",
     "eqbensd": "eqbensd",  # Stable Diffusion
 }
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="eqben_vllm",
-    files=(FILE,),
-    images="eqben_vllm/images",
-    source="github.com/linzhiqiu/t2v_metrics (dataset.py names the archive eqben_vllm.zip)",
-    licence="none in its README; images: as in Action Genome, GEBC and YouCook2",
-    overlap="Action Genome, GEBC, YouCook2",
-)
-SUBSET = dataclasses.replace(
-    ORIGIN,
-    folder="eqben_subset",
-    files=(TENTH,),
-    images="eqben_subset/image_subset",
-    source="github.com/Wangt-CN/EqBen (its README links the 10 % subset)",
-)
-CASES = {
-    "eqbenag": 195_872,
-    "eqbenyoucook2": 45_849,
-    "eqbengebc": 1_814,
-    "eqbenkubric_loc": 2_000,
-    "eqbenkubric_attr": 2_000,
-    "eqbenkubric_cnt": 2_000,
-    "eqbensd": 1_513,
-}
-WHOLE = dataclasses.replace(
-    ORIGIN,
-    folder="eqben_full",
-    files=(FULL,),
-    images="eqben_full/images",
-    image="eqbenkubric_cnt/...",
-    source="github.com/Wangt-CN/EqBen (its README links annotation and images)",
-    licence="Apache 2.0; images: as in Action Genome, GEBC and YouCook2",
-    cases=CASES,
-)
 _PAIRS = ("c0i0", "c0i1", "c1i0", "c1i1")  # caption and image of a row of the full set
 _IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")
 
 
-@published.reader(ORIGIN)
+@published.reader
 def eqben(files: published.Files) -> Benchmark:
     """Pairs of images with a caption each.
 
@@ -79,14 +41,14 @@ def eqben(files: published.Files) -> Benchmark:
     return files.benchmark(_cases(files), summary=published.PAIR_SCORES)
 
 
-@published.reader(SUBSET)
+@published.reader
 def eqben_subset(files: published.Files) -> Benchmark:
     """A tenth of the full set, drawn at random by the authors; fields, metrics and groups as in
     `eqben`."""
     return files.benchmark(_cases(files), summary=published.PAIR_SCORES)
 
 
-@published.reader(WHOLE)
+@published.reader
 def eqben_full(files: published.Files, light: bool = False) -> Benchmark:
     """All 251,048 cases; metrics and groups as in `eqben`, subset by subset as in the paper.
 
@@ -100,8 +62,8 @@ def eqben_full(files: published.Files, light: bool = False) -> Benchmark:
 def _whole(files: published.Files, light: bool) -> Iterator[Case]:
     found: dict[tuple[str, int], dict[str, Any]] = {}
     kinds = {"image": fields.image_name, "private_info": fields.anything}
-    for number, row in enumerate(files.objects(FULL, "caption", **kinds)):
-        info, where = row["private_info"], f"{files.folder / FULL}: case {number}"
+    for number, row in enumerate(files.objects(files.file, "caption", **kinds)):
+        info, where = row["private_info"], f"{files.folder / files.file}: case {number}"
         try:
             subset, pair, index = (info[name] for name in ("dataset", "name", "sample_cnt"))
             is_known = subset in FAMILIES and pair in _PAIRS and type(index) is int
@@ -121,7 +83,9 @@ def _whole(files: published.Files, light: bool) -> Iterator[Case]:
     # by number: rows are in random order
     for (subset, index), case in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
         if missing := [pair for pair in _PAIRS if pair not in case]:
-            raise DataError(f"{files.folder / FULL}: {subset} {index} has no {', '.join(missing)}")
+            raise DataError(
+                f"{files.folder / files.file}: {subset} {index} has no {', '.join(missing)}"
+            )
         names = [case[image] for image in ("i0", "i1")]
         if light:
             names = [re.sub(r"\.png$", ".jpg", name) for name in names]
@@ -134,15 +98,14 @@ def _whole(files: published.Files, light: bool) -> Iterator[Case]:
 
 
 def _cases(files: published.Files) -> Iterator[Case]:
-    (name,) = files.origin.files
     for number, row in enumerate(
-        files.objects(name, *_CAPTIONS, **dict.fromkeys(_IMAGES, fields.image_name))
+        files.objects(files.file, *_CAPTIONS, **dict.fromkeys(_IMAGES, fields.image_name))
     ):
         paths = [files.image(row[field]) for field in _IMAGES]
         subset = row["image0"].split("/")[0]
         if subset not in FAMILIES:
             raise DataError(
-                f"{files.folder / name}: case {number}: images begin with one of "
+                f"{files.folder / files.file}: case {number}: images begin with one of "
                 f"{', '.join(FAMILIES)}; got {row['image0']!r:.80}"
             )
         yield Case(

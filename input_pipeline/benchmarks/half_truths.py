@@ -10,24 +10,11 @@ from collections.abc import Iterator
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-SUBSETS = {  # images_model (the language model wrote the details) -> published number of cases
-    "coco_qwen": 509,
-    "coco_mistral": 454,
-    "cc3m_qwen": 474,
-}
-ORIGIN = published.Origin(
-    protocol="triplet",
-    folder="half_truths",
-    files=tuple(f"{subset}.parquet" for subset in SUBSETS),
-    images="half_truths",
-    source="huggingface.co/datasets/kbora/Half-Truths (data/)",
-    licence="see the page of the data set",
-    cases=SUBSETS,
-    overlap="COCO; CC3M",
-)
+# images_model, which wrote the details -> published number of cases
+SUBSETS = published.ORIGINS["half_truths"].cases
 
 
-@published.reader(ORIGIN)
+@published.reader
 def half_truths(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """1,437 cases: a short caption, the half-truth (a wrong detail added), and the full truth (a
     correct detail added) in meta["positive"].
@@ -39,11 +26,9 @@ def half_truths(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS
     count: number of cases per subset.
     The Parquet files contain the images; `images` is unused.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _subset(files, subset))
     metrics = ("original_accuracy", "ordered_accuracy")
     summary = tuple(f"{metric}{suffix}" for suffix in ("_macro", "") for metric in metrics)
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, SUBSETS, _subset, summary=summary)
 
 
 def _subset(files: published.Files, subset: str) -> Iterator[Case]:

@@ -13,58 +13,29 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FOLDERS = ("data", "swapped_data")  # with captions, with hard positives
-_SOURCE = "github.com/amitakamath/hard_positives"
-REPLACE = published.Origin(
-    protocol="triplet",
-    folder="hard_positives",
-    files=tuple(
-        f"{folder}/vl_checklist_{subset}.json"
-        for folder in FOLDERS
-        for subset in ("attributes", "relations")
-    ),
-    images="vg",
-    source=f"{_SOURCE} and homes.cs.washington.edu/~ranjay/visualgenome (VG_100K, VG_100K_2)",
-    licence="none stated; images CC BY 4.0",
-    cases={"attributes": 10_575, "relations": 16_868},
-    overlap="Visual Genome, half of whose images are from COCO",
-)
 _SWAP_FILE = "visual_genome_attribution.json"
-SWAP = published.Origin(
-    protocol="triplet",
-    folder="hard_positives",
-    files=tuple(f"{folder}/{_SWAP_FILE}" for folder in FOLDERS),
-    images=aro.ATTRIBUTION.images,
-    source=f"{_SOURCE}; or {_SWAP_FILE} alone in ROOT/aro, from {aro.ATTRIBUTION.source}",
-    licence="none stated; ARO is MIT",
-    cases=aro.ATTRIBUTION.cases,
-    overlap=aro.ATTRIBUTION.overlap,
-)
 
 
-@published.reader(REPLACE)
-def replace(files: published.Files, drop_equal: bool = False) -> Benchmark:
+@published.reader
+def replace(files: published.Files) -> Benchmark:
     """27,443 cases on whole images: "walking elephant", "jumping elephant", "strolling elephant".
 
     augmented_accuracy_macro, the headline, and the other _macro metrics are the paper's numbers:
     unweighted means over the subsets attributes and relations. Metrics without _macro: over cases.
 
     count: number of cases per subset.
-    drop_equal: drop cases whose negative equals c or p, which no model can solve: in 15 published
-      relations, all of "holding", n is c, and in one attribute n is p. A note gives their number in
-      any case.
+    A note gives the number of cases whose negative equals c or p, which no model can solve: in 15
+    published relations, all of "holding", n is c, and in one attribute n is p.
     """
-    cases = [case for subset in REPLACE.cases for case in _subset(files, subset)]
-    answerable = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
+    cases = [case for subset in files.origin.cases for case in _subset(files, subset)]
     summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
-    benchmark = files.benchmark(answerable, published.SUBSET_MACRO, summary=summary)
-    # with `count` only the cases that are evaluated enter the note
-    equal = len(cases) - len(answerable) or sum(map(_is_unanswerable, benchmark.cases))
-    status = "are left out" if drop_equal else "cannot be answered"
-    note = f"{equal} cases whose negative is equal to a correct caption {status}"
+    benchmark = files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    equal = sum(map(_is_unanswerable, benchmark.cases))
+    note = f"{equal} cases whose negative is equal to a correct caption cannot be answered"
     return published.amended(benchmark, *[note] if equal else [])
 
 
-@published.reader(SWAP)
+@published.reader
 def swap(files: published.Files) -> Benchmark:
     """28,748 cases of ARO's VG-Attribution, on images cropped to a box: "the paved road and the
     white house", "the white road and the paved house", "the white house and the paved road".
@@ -76,7 +47,7 @@ def swap(files: published.Files) -> Benchmark:
     """
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
     # SWAP's c and n are those of ARO, whose folder users may already have
-    aro_file = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
+    aro_file = files.root / published.ORIGINS["vg_attribution"].folder / _SWAP_FILE
     if files.has(swapped):
         name, notes = original, []
         rows = _joined(files, original, swapped, **aro.BOXED)

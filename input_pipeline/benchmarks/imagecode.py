@@ -13,24 +13,13 @@ from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-FILE = "valid_data.json"
 IMAGES = 10  # per set
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="imagecode",
-    files=(FILE,),
-    images="imagecode/image-sets",
-    source="github.com/McGill-NLP/imagecode (data/; its README links the archive of image sets)",
-    licence="MIT; images: as in MSR-VTT, Video Storytelling, YouCook and Open Images",
-    cases=2302,
-    overlap="Open Images, MSR-VTT",
-)
 _INDICES = {str(index): index for index in range(IMAGES)}
 # prefix of sets of photographs; other sets are video frames
 _STATIC = "open-images"
 
 
-@published.reader(ORIGIN)
+@published.reader
 def imagecode(files: published.Files) -> Benchmark:
     """2,302 descriptions of one image out of ten, in 1,039 sets of images.
 
@@ -42,9 +31,9 @@ def imagecode(files: published.Files) -> Benchmark:
 
 
 def _cases(files: published.Files) -> Iterator[Case]:
-    path, sets = files.folder / FILE, files.json(FILE)
+    path, sets = files.folder / files.file, files.json(files.file)
     if not isinstance(sets, dict) or not sets:
-        raise DataError(f"{path} is no object of image sets; {ORIGIN.how_to_get}")
+        raise DataError(f"{path} is no object of image sets; {files.origin.how_to_get}")
     number = 0
     for name, descriptions in sets.items():
         if not isinstance(descriptions, dict) or not descriptions.keys() <= _INDICES.keys():

@@ -3,32 +3,24 @@
 Captions are unchanged, as in CLIP_benchmark; `prepare=True` applies ARO's preprocessing.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import published
-from vlc_jax.input_pipeline.benchmarks.aro import (
-    COCO_ORDER,
-    FLICKR30K_ORDER,
-    karpathy_rows,
-    prepare_caption,
-)
+from vlc_jax.input_pipeline.benchmarks.aro import karpathy_rows, prepare_caption
 from vlc_jax.input_pipeline.benchmarks.shuffled import shuffled
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-COCO = dataclasses.replace(COCO_ORDER, protocol="retrieval", cases=5_000)
-FLICKR30K = dataclasses.replace(FLICKR30K_ORDER, protocol="retrieval", cases=1_000)
 CAPTIONS = {"coco_retrieval": 25_010, "flickr30k_retrieval": 5_000}
 
 
-@published.reader(COCO)
+@published.reader
 def coco_retrieval(files: published.Files, **options: Any) -> Benchmark:
     """5,000 images of COCO with 25,010 captions. options: as `flickr30k_retrieval`."""
     return _retrieval(files, **options)
 
 
-@published.reader(FLICKR30K)
+@published.reader
 def flickr30k_retrieval(files: published.Files, **options: Any) -> Benchmark:
     """1,000 images of Flickr30k with 5,000 captions.
 
@@ -45,7 +37,7 @@ def _retrieval(
     is_prepared = prepare or text_shuffle is not None  # ARO shuffles preprocessed captions
 
     def cases() -> Iterator[Case]:
-        for number, (image, captions) in enumerate(karpathy_rows(files, files.origin.files[0])):
+        for number, (image, captions) in enumerate(karpathy_rows(files, files.file)):
             texts = map(prepare_caption, captions) if is_prepared else captions
             yield Case(published.case_id(number, image), (files.image(image),), tuple(texts))
 

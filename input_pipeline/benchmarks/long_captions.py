@@ -11,30 +11,10 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import text_file
 
-DESCRIPTIONS = "docci_descriptions.jsonlines"
 SPLITS = ("test", "train", "qual_dev", "qual_test")
-DOCCI = published.Origin(
-    protocol="retrieval",
-    folder="docci",
-    files=(DESCRIPTIONS,),
-    images="docci/images",
-    source="google.github.io/docci (docci_descriptions.jsonlines, docci_images.tar.gz)",
-    licence="CC BY 4.0",
-    cases=5_000,
-)
-URBAN1K = published.Origin(
-    protocol="retrieval",
-    folder="Urban1k",
-    files=("caption/*.txt",),
-    images="Urban1k/image",
-    source="huggingface.co/datasets/BeichenZhang/Urban1k (its archive, unpacked)",
-    licence="CC BY-NC 4.0",
-    cases=1_000,
-    overlap="Visual Genome",
-)
 
 
-@published.reader(DOCCI)
+@published.reader
 def docci(files: published.Files, split: str = "test") -> Benchmark:
     """5,000 photographs with a description each, by people (Onoe et al., ECCV 2024).
 
@@ -45,7 +25,7 @@ def docci(files: published.Files, split: str = "test") -> Benchmark:
     return files.benchmark(_descriptions(files, split))
 
 
-@published.reader(URBAN1K)
+@published.reader
 def urban1k(files: published.Files) -> Benchmark:
     """1,000 images of streets with a long caption each (Zhang et al., "Long-CLIP", ECCV 2024).
 
@@ -56,11 +36,11 @@ def urban1k(files: published.Files) -> Benchmark:
 
 
 def _descriptions(files: published.Files, split: str) -> Iterator[Case]:
-    rows = files.json_lines(DESCRIPTIONS, "split", "description", image_file=fields.image_name)
+    rows = files.json_lines(files.file, "split", "description", image_file=fields.image_name)
     for number, row in enumerate(rows):
         if row["split"] not in SPLITS:
             raise DataError(
-                f"{files.folder / DESCRIPTIONS}: case {number}: split is one of "
+                f"{files.folder / files.file}: case {number}: split is one of "
                 f"{', '.join(SPLITS)}; got {row['split']!r:.40}"
             )
         if row["split"] == split:
@@ -69,10 +49,10 @@ def _descriptions(files: published.Files, split: str) -> Iterator[Case]:
 
 
 def _street_scenes(files: published.Files) -> Iterator[Case]:
-    for number, path in enumerate(files.paths(*files.origin.files)):
+    for number, path in enumerate(files.paths(files.file)):
         files.remember(path)
         caption = text_file.read(path).split("\n")[0]
         if not caption.strip():
-            raise DataError(f"{path} has no caption in its first line; {URBAN1K.how_to_get}")
+            raise DataError(f"{path} has no caption in its first line; {files.origin.how_to_get}")
         name = f"{path.stem}.jpg"
         yield Case(published.case_id(number, name), (files.image(name),), (caption,))

@@ -8,18 +8,8 @@ folder images; comparisons are strict. Unverified: the file was not available.
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="NaturalBench-Retrieval",
-    files=("metadata.json",),
-    images="NaturalBench-Retrieval/images",
-    source="huggingface.co/datasets/BaiqiL/NaturalBench (NaturalBench-Retrieval.zip)",
-    licence="Apache 2.0",
-    overlap="Flickr30k, DOCCI and XM3600",
-)
 
-
-@published.reader(ORIGIN)
+@published.reader
 def naturalbench_retrieval(files: published.Files) -> Benchmark:
     """Pairs of images and captions; text_score, the headline, image_score and group_score."""
     others = {"index": fields.anything} | dict.fromkeys(("image_0", "image_1"), fields.image_name)

@@ -14,17 +14,9 @@ from vlc_jax.input_pipeline.record import DataError
 
 _TEXT = "A picture of a {} {} and a {} {}"
 SUBSETS = ("ncd_subset1", "ncd_subset2")  # captions with the first, or the second, object first
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="NCD_colorful_composite_squares",
-    files=("*.png", "*.jpg", "*.jpeg"),
-    images="NCD_colorful_composite_squares",
-    source="github.com/Raphoo/DCSM_Ideal_CLIP (a folder on Google Drive that its README names)",
-    licence="MIT (the code)",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def ncd_squares(files: published.Files, subsets: tuple[str, ...] = SUBSETS) -> Benchmark:
     """Two cases per image, with two captions each: "A picture of a red apple and a blue corn" and
     "A picture of a blue apple and a red corn"; in the other case the second object comes first.
@@ -33,15 +25,13 @@ def ncd_squares(files: published.Files, subsets: tuple[str, ...] = SUBSETS) -> B
       headline: their mean.
     Images named MIRROR are skipped, as in the authors' code.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _subset(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, SUBSETS, _subset, summary=summary)
 
 
 def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     # the first pattern if there is none, for the message of a missing file
-    patterns = [pattern for pattern in ORIGIN.files if files.has(pattern)] or [ORIGIN.files[0]]
+    patterns = [each for each in files.origin.files if files.has(each)] or [files.file]
     paths = sorted(path for pattern in patterns for path in files.paths(pattern))
     for number, path in enumerate(path for path in paths if "MIRROR" not in path.name):
         match path.stem.split("_"):
@@ -54,13 +44,8 @@ def _subset(files: published.Files, subset: str) -> Iterator[Case]:
                 )
         if subset == SUBSETS[1]:
             colour, thing, other_colour, other = other_colour, other, colour, thing
-        yield Case(
-            f"{subset}_{published.case_id(number, path.name)}",
-            (files.image(path.name),),
-            (
-                _TEXT.format(colour, thing, other_colour, other),
-                _TEXT.format(other_colour, thing, colour, other),
-            ),
-            {"subset": subset},
-            {"record": path.name},
+        texts = (
+            _TEXT.format(colour, thing, other_colour, other),
+            _TEXT.format(other_colour, thing, colour, other),
         )
+        yield files.case(number, path.name, texts, {"subset": subset}, prefix=subset)

@@ -8,7 +8,6 @@ synthetic images were never released, videos and CheXpert. The argmax there coun
 ("first_index" here), since caption 0 is always the correct one.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -29,30 +28,10 @@ RETRIEVAL_FILES = {  # negated -> file
     False: "COCO_val_retrieval.csv",
     True: "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
 }
-OPTIONS = 4
-CHOICE = published.Origin(
-    protocol="choice",
-    folder="negbench/images",
-    files=tuple(FILES.values()),
-    images=".",
-    source=(
-        "github.com/m1k2zoo/negbench (datasets.md), cocodataset.org (coco/val2017) and "
-        "host.robots.ox.ac.uk/pascal/VOC (VOCdevkit)"
-    ),
-    licence="none given",
-    cases={"coco": 5_914, "voc2007": 5_031},
-    overlap="COCO val2017",
-)
-RETRIEVAL = dataclasses.replace(
-    CHOICE,
-    protocol="retrieval",
-    files=tuple(RETRIEVAL_FILES.values()),
-    images="coco/val2017",
-    cases=None,
-)
+_CAPTIONS = [f"caption_{n}" for n in range(4)]
 
 
-@published.reader(CHOICE)
+@published.reader
 def negbench(files: published.Files, subsets: tuple[str, ...] = tuple(FILES)) -> Benchmark:
     """Questions with four captions of an image, one of them correct.
 
@@ -61,13 +40,10 @@ def negbench(files: published.Files, subsets: tuple[str, ...] = tuple(FILES)) ->
       a present object, an absent one, or one of each.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, FILES)
-    cases = (case for subset in subsets for case in _questions(files, subset))
-    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, FILES, _questions)
 
 
-@published.reader(RETRIEVAL)
+@published.reader
 def negbench_retrieval(files: published.Files, negated: bool = True) -> Benchmark:
     """Images of COCO val2017 with about five captions each, which also name an absent object.
 
@@ -84,14 +60,7 @@ def negbench_retrieval(files: published.Files, negated: bool = True) -> Benchmar
                 fields.texts(captions)
             except DataError as error:
                 raise DataError(f"{where}, 'captions': {error}") from None
-            image = _file_name(row["filepath"])
-            yield Case(
-                published.case_id(number, image),
-                (files.image(image),),
-                tuple(captions),
-                None,
-                {"record": image},
-            )
+            yield files.case(number, _file_name(row["filepath"]), captions)
 
     summary = ("text_to_image_r5", "text_to_image_r1", "image_to_text_r5", "image_to_text_r1")
     return files.benchmark(cases(), summary=summary)
@@ -99,26 +68,16 @@ def negbench_retrieval(files: published.Files, negated: bool = True) -> Benchmar
 
 def _questions(files: published.Files, subset: str) -> Iterator[Case]:
     name = FILES[subset]
-    columns = [f"caption_{n}" for n in range(OPTIONS)]
-    rows = files.table(name, "image_path", *columns, "correct_answer", "correct_answer_template")
+    rows = files.table(name, "image_path", *_CAPTIONS, "correct_answer", "correct_answer_template")
     for number, row in enumerate(rows):
-        captions = [row[column] for column in columns]
         correct = row["correct_answer"]
-        if correct not in map(str, range(OPTIONS)):
-            raise DataError(
-                f"{files.folder / name}: case {number}: correct_answer is 0 to {OPTIONS - 1}; got "
-                f"{correct!r}"
-            )
-        # the correct caption first, as in every case of this protocol
-        captions.insert(0, captions.pop(int(correct)))
-        image = f"{IMAGES[subset]}/{_file_name(row['image_path'])}"
-        yield Case(
-            f"{subset}_{published.case_id(number, _file_name(image))}",
-            (files.image(image),),
-            tuple(captions),
-            {"subset": subset, "template": row["correct_answer_template"]},
-            {"record": image},
-        )
+        place = int(correct) if correct in [*"0123"] else correct
+        texts = [row[column] for column in _CAPTIONS]
+        captions = files.correct_first(number, texts, "correct_answer", place)
+        name = _file_name(row["image_path"])
+        group = {"subset": subset, "template": row["correct_answer_template"]}
+        image = f"{IMAGES[subset]}/{name}"
+        yield files.case(number, image, captions, group, name=name, prefix=subset)
 
 
 def _file_name(path: str) -> str:

@@ -12,21 +12,10 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import region_captions
 
-FILE = "NegRefCOCOg.json"
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="negrefcocog",
-    files=(FILE,),
-    images="coco/train2014",
-    source="github.com/parkquasar/NegationCLIP (NegRefCOCOg/) and cocodataset.org (train2014)",
-    licence="MIT",
-    cases=440,
-    overlap="COCO train2014, RefCOCOg",
-)
 _SIDES = ("left", "top", "width", "height")
 
 
-@published.reader(ORIGIN)
+@published.reader
 def negrefcocog(files: published.Files) -> Benchmark:
     """440 cases of "a zebra not eating grass", its region and another region of the same image.
 
@@ -38,8 +27,8 @@ def negrefcocog(files: published.Files) -> Benchmark:
 
 def _cases(files: published.Files) -> Iterator[Case]:
     kinds = {"image": fields.image_name, "ref_bbox": _box, "bbox_list": fields.anything}
-    for number, row in enumerate(files.objects(FILE, "phrase", **kinds)):
-        where = f"{files.folder / FILE}: case {number}"
+    for number, row in enumerate(files.objects(files.file, "phrase", **kinds)):
+        where = f"{files.folder / files.file}: case {number}"
         right, boxes = row["ref_bbox"], row["bbox_list"]
         try:
             for box in boxes if isinstance(boxes, list) else [boxes]:

@@ -14,20 +14,10 @@ from vlc_jax.input_pipeline.record import DataError
 FILES = {  # subset, by the choice of absent objects -> file
     subset: f"coco_pope_{subset}.json" for subset in ("random", "popular", "adversarial")
 }
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="pope",
-    files=tuple(FILES.values()),
-    images="coco/val2014",
-    source="github.com/AoiDragon/POPE (output/coco) and cocodataset.org (val2014)",
-    licence="MIT",
-    cases=dict.fromkeys(FILES, 3_000),
-    overlap="COCO val2014",
-)
 _QUESTION = re.compile(r"Is there (an? (.+)) in the image\?")
 
 
-@published.reader(ORIGIN)
+@published.reader
 def pope(files: published.Files, subsets: tuple[str, ...] = tuple(FILES)) -> Benchmark:
     """3,000 questions per subset, as the captions "There is a dog in the image." and "There is no
     dog in the image."
@@ -40,10 +30,7 @@ def pope(files: published.Files, subsets: tuple[str, ...] = tuple(FILES)) -> Ben
       it as no or yes.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, FILES)
-    cases = (case for subset in subsets for case in _cases(files, subset))
-    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, FILES, _cases)
 
 
 def _cases(files: published.Files, subset: str) -> Iterator[Case]:
@@ -58,10 +45,12 @@ def _cases(files: published.Files, subset: str) -> Iterator[Case]:
         texts = [f"There is {each} in the image." for each in (asked[1], f"no {asked[2]}")]
         order = (0, 1) if label == "yes" else (1, 0)  # the correct caption first
         answers = tuple(("yes", "no")[k] for k in order)
-        yield Case(
-            f"{subset}_{published.case_id(number, row['image'], asked[2])}",
-            (files.image(row["image"]),),
-            tuple(texts[k] for k in order),
+        yield files.case(
+            number,
+            row["image"],
+            [texts[k] for k in order],
             {"subset": subset, "answer": label},
-            {"record": row["image"], "short": {"question": row["text"], "answers": answers}},
+            name=f"{row['image']}_{asked[2]}",
+            prefix=subset,
+            short={"question": row["text"], "answers": answers},
         )

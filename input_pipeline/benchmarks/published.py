@@ -1,4 +1,4 @@
-"""Published evaluation sets: the origin of their files, and readers of these files."""
+"""Published evaluation sets: the origin of their files (sets.csv), and readers of these files."""
 
 import csv
 import dataclasses
@@ -34,7 +34,8 @@ PAIR_SCORES = ("group_score", "text_score", "image_score")
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Origin of a published evaluation set, whose files are in a folder ROOT shared by all sets.
+    """Origin of a published evaluation set, whose files are in a folder ROOT shared by all sets: a
+    row of sets.csv.
 
     protocol: a key of vlc_jax.evaluators.PROTOCOLS.
     folder: folder of the annotations in ROOT.   files: annotations in `folder`; * in patterns.
@@ -44,6 +45,8 @@ class Origin:
     cases: published number of cases, if known; for subsets {subset: number}, where the subset is
       the label of kind "subset" in `Case.group`.
     overlap: data sets that share its images: check training on them for leaks.
+    by_hand: what to do for files that no address of downloads.csv gives, without which the set is
+      not whole.
     """
 
     protocol: str
@@ -55,6 +58,7 @@ class Origin:
     cases: int | Mapping[str, int] | None = None
     overlap: str = ""
     image: str = ""
+    by_hand: str = ""
 
     @property
     def how_to_get(self) -> str:
@@ -68,6 +72,22 @@ class Origin:
             example = f", such as {self.image}," if self.image else ""
             places.append(f"the images{example} into ROOT/{self.images}")
         return f"put {' and '.join(places)}; they come from {self.source} (licence: {self.licence})"
+
+
+def _read_origins() -> dict[str, Origin]:
+    """Set -> its row of sets.csv, where spaces separate files, and the numbers SUBSET:CASES."""
+    origins = {}
+    with Path(__file__).with_name("sets.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            numbers = [each.rpartition(":") for each in row["cases"].split()]
+            cases = {subset: int(number) for subset, _, number in numbers}
+            row |= {"cases": cases.get("", cases or None), "files": tuple(row["files"].split())}
+            name = row.pop("set")
+            origins[name] = Origin(**row)
+    return origins
+
+
+ORIGINS = _read_origins()
 
 
 class Files:
@@ -108,6 +128,11 @@ class Files:
         if not self.folder.is_dir():
             raise DataError(f"there is no folder {self.folder}; {origin.how_to_get}")
 
+    @property
+    def file(self) -> str:
+        """The name of the first annotation file, of most sets the only one."""
+        return self.origin.files[0]
+
     def json(self, name: str) -> Any:
         """A JSON document. Raises DataError if it is missing or damaged."""
         path = self.path(name)
@@ -135,6 +160,14 @@ class Files:
                 )
         rows = [dict(zip(fields, row, strict=True)) for row in rows]
         return self.check(name, rows, fields, **others)
+
+    def named(self, name: str, *fields: str, **others: Kind) -> list[tuple[str, dict[str, Any]]]:
+        """(key, object) of a JSON object of objects that have all the fields."""
+        document = self.json(name)
+        if not isinstance(document, dict):
+            raise DataError(f"{self.last_file} is no object of cases; {self.origin.how_to_get}")
+        rows = self.check(name, [*document.values()], fields, **others)
+        return [*zip(document, rows, strict=True)]
 
     def json_lines(self, name: str, *fields: str, **others: Kind) -> list[dict[str, Any]]:
         """One JSON object per line, each with all the fields."""
@@ -256,6 +289,55 @@ class Files:
                     raise DataError(f"{path}: case {number}, {field!r}: {error}") from None
         return rows
 
+    def correct_first(
+        self, number: int, options: Sequence[str], field: str, place: Any
+    ) -> tuple[str, ...]:
+        """Options of a case of the last file, the correct one first, as in every case of the
+        protocol. Raises DataError unless the value `place` of `field` is the place of one."""
+        if type(place) is not int or not 0 <= place < len(options) > 1:
+            raise DataError(
+                f"{self.last_file}: case {number}: {field} is the place of one of two or more "
+                f"options, from 0 on; got {kinds.shown(place)} of {len(options)}"
+            )
+        return (options[place], *options[:place], *options[place + 1 :])
+
+    def case(
+        self,
+        number: int,
+        image: str,
+        captions: Iterable[str],
+        group: dict[str, str] | None = None,
+        *,
+        name: str = "",
+        prefix: str = "",
+        **meta: Any,
+    ) -> Case:
+        """A case of a named image, by which intervals count several cases of it as one.
+
+        name: of the id; default: the image's.   prefix: of the id, such as the subset.
+        """
+        identity = f"{prefix}_{case_id(number, name or image)}".removeprefix("_")
+        return Case(
+            identity, (self.image(image),), tuple(captions), group, {"record": image, **meta}
+        )
+
+    def by_subset(
+        self,
+        subsets: Sequence[str],
+        known: Iterable[str],
+        read: Callable[["Files", str], Iterable[Case]],
+        **fields: Any,
+    ) -> Benchmark:
+        """The benchmark of subsets, whose mean is the headline unless `summary` says otherwise.
+
+        read: (files, subset) -> its cases.   known: all subsets; others raise ValueError.
+        """
+        check_options("subsets", subsets, known)
+        parts = (f"accuracy/subset={subset}" for subset in subsets)
+        fields = {"summary": ("accuracy_macro", *parts, "accuracy"), **fields}
+        cases = (case for subset in subsets for case in read(self, subset))
+        return self.benchmark(cases, **{"averages": SUBSET_MACRO, **fields})
+
     def benchmark(
         self, cases: Iterable[Case], averages: Mapping[str, Average] | None = None, **fields: Any
     ) -> Benchmark:
@@ -354,42 +436,39 @@ Reader = Callable[..., Benchmark]
 SETS: dict[str, tuple[Reader, Origin]] = {}  # of the modules that were imported
 
 
-def reader(origin: Origin) -> Callable[[Reader], Reader]:
-    """Decorator: the reader of a set, named like its function, which has `Files` and options.
+def reader(read: Reader) -> Reader:
+    """Decorator: the reader of a set of sets.csv, named like its function, which has `Files` and
+    options.
 
     The options of `Files` (root, count, folder, images) come first in its signature, then `wording`
     (wordings.py; "": as published). SETS has the reader and its origin.
     """
+    signature, origin = inspect.signature(read), ORIGINS[read.__name__]
 
-    def decorate(read: Reader) -> Reader:
-        signature = inspect.signature(read)
+    @functools.wraps(read)
+    def read_set(
+        root: str | Path = "",
+        count: int | None = None,
+        folder: str | Path | None = None,
+        images: str | Path | None = None,
+        wording: str = "",
+        **options: Any,
+    ) -> Benchmark:
+        # Before files are opened: a TypeError for an unknown option.
+        signature.bind(None, **options)
+        files = Files(origin, read.__name__, root, count, folder, images)
+        try:
+            benchmark = read(files, **options)
+            return wordings.reworded(benchmark, wording) if wording else benchmark
+        except RecursionError:  # of repr in a message, and of whoever walks the value
+            raise DataError(f"{files.last_file} has a value nested too deep") from None
 
-        @functools.wraps(read)
-        def read_set(
-            root: str | Path = "",
-            count: int | None = None,
-            folder: str | Path | None = None,
-            images: str | Path | None = None,
-            wording: str = "",
-            **options: Any,
-        ) -> Benchmark:
-            # Before files are opened: a TypeError for an unknown option.
-            signature.bind(None, **options)
-            files = Files(origin, read.__name__, root, count, folder, images)
-            try:
-                benchmark = read(files, **options)
-                return wordings.reworded(benchmark, wording) if wording else benchmark
-            except RecursionError:  # of repr in a message, and of whoever walks the value
-                raise DataError(f"{files.last_file} has a value nested too deep") from None
-
-        common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
-        common.append(inspect.Parameter("wording", common[0].kind, default="", annotation=str))
-        further = [*signature.parameters.values()][1:]
-        read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
-        SETS[read.__name__] = (read_set, origin)
-        return read_set
-
-    return decorate
+    common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
+    common.append(inspect.Parameter("wording", common[0].kind, default="", annotation=str))
+    further = [*signature.parameters.values()][1:]
+    read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
+    SETS[read.__name__] = (read_set, origin)
+    return read_set
 
 
 def case_id(number: int, *parts: object) -> str:
@@ -410,11 +489,6 @@ def amended(benchmark: Benchmark, *notes: str, version: str = "") -> Benchmark:
     return dataclasses.replace(
         benchmark, version="/".join(versions), notes=(*benchmark.notes, *notes)
     )
-
-
-def check_subsets(names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError for an unknown subset."""
-    check_options("subsets", names, known)
 
 
 def check_options(name: str, values: Iterable[str], known: Iterable[str]) -> None:

@@ -12,23 +12,11 @@ from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
-SUBSETS = {"spatial": 412, "counting": 507, "negation": 802, "temporal": 200}
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="reporting_bias/data/benchmarks",
-    files=tuple(f"{subset}.json" for subset in SUBSETS),
-    images="reporting_bias/data/benchmarks",
-    image="negation_val/1.jpg",
-    source="github.com/amitakamath/reporting_bias (data/benchmarks)",
-    licence="none given",
-    cases=SUBSETS,
-    overlap="What'sUp A, CountBench (LAION), Visual Genome and COCO val2017",
-)
+SUBSETS = published.ORIGINS["reporting_bias"].cases
 
 
-@published.reader(ORIGIN)
+@published.reader
 def reporting_bias(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """Images with two to nine captions, one of them correct, in lower case as in the authors' code.
 
@@ -36,10 +24,7 @@ def reporting_bias(files: published.Files, subsets: tuple[str, ...] = tuple(SUBS
       headline: their mean. The authors' argmax takes the first of equal options in their order.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _cases(files, subset))
-    summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, SUBSETS, _cases)
 
 
 def _cases(files: published.Files, subset: str) -> Iterator[Case]:
@@ -49,18 +34,7 @@ def _cases(files: published.Files, subset: str) -> Iterator[Case]:
     for number, row in enumerate(
         files.objects(f"{subset}.json", **kinds, gold_index=fields.anything)
     ):
-        captions, correct = [text.lower() for text in row["caption_options"]], row["gold_index"]
-        if type(correct) is not int or not 0 <= correct < len(captions) > 1:
-            raise DataError(
-                f"{files.last_file}: case {number}: gold_index is the place of one of two or more "
-                f"captions; got {fields.shown(correct)} of {len(captions)}"
-            )
-        captions.insert(0, captions.pop(correct))
+        texts = [text.lower() for text in row["caption_options"]]
+        captions = files.correct_first(number, texts, "gold_index", row["gold_index"])
         name = row["filename"].replace("val2017/", f"{coco}/")
-        yield Case(
-            f"{subset}_{published.case_id(number, name)}",
-            (files.image(name),),
-            tuple(captions),
-            {"subset": subset},
-            {"record": name},
-        )
+        yield files.case(number, name, captions, {"subset": subset}, prefix=subset)

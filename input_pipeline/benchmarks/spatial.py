@@ -6,7 +6,6 @@ cocotwo, vgone and vgtwo, or coco_spatial and vg_subset. Its argmax counts ties 
 `tie="first_index"` here. Captions are unchanged.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,29 +14,6 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-_SOURCE = "github.com/amitakamath/whatsup_vlms (Google Drive)"
-COCO_ONE = published.Origin(
-    protocol="choice",
-    folder="whatsup",
-    files=("coco_qa_one_obj.json",),
-    images="coco/val2017",
-    source=f"{_SOURCE} and cocodataset.org (val2017)",
-    licence="MIT",
-    cases=2_247,
-    overlap="COCO val2017",
-)
-COCO_TWO = dataclasses.replace(COCO_ONE, files=("coco_qa_two_obj.json",), cases=440)
-GQA_ONE = published.Origin(
-    protocol="choice",
-    folder="whatsup",
-    files=("vg_qa_one_obj.json",),
-    images="vg",
-    source=f"{_SOURCE}; images of Visual Genome (VG_100K, VG_100K_2) or the archive vg_images",
-    licence="MIT",
-    cases=1_160,
-    overlap="Visual Genome, half of whose images are from COCO",
-)
-GQA_TWO = dataclasses.replace(GQA_ONE, files=("vg_qa_two_obj.json",), cases=291)
 _FIELDS, _IMAGE = ("image id", "correct", "wrong"), {"image id": fields.image_id}
 SUBSETS = {
     **dict.fromkeys(("left", "right"), "left_right"),
@@ -53,7 +29,7 @@ _GQA_PHRASES = (
 )
 
 
-@published.reader(COCO_ONE)
+@published.reader
 def coco_spatial_one(files: published.Files) -> Benchmark:
     """2,247 cases of two captions: "A photo of a dog on the left", "A photo of a dog on the right".
 
@@ -63,13 +39,13 @@ def coco_spatial_one(files: published.Files) -> Benchmark:
     return _read(files, _last_word)
 
 
-@published.reader(COCO_TWO)
+@published.reader
 def coco_spatial_two(files: published.Files) -> Benchmark:
     """440 cases of two captions, "... a dog to the left of a cat"; see `coco_spatial_one`."""
     return _read(files, _phrase(*_COCO_PHRASES))
 
 
-@published.reader(GQA_ONE)
+@published.reader
 def gqa_spatial_one(files: published.Files) -> Benchmark:
     """1,160 cases of two captions on images of Visual Genome; see `coco_spatial_one`.
 
@@ -78,7 +54,7 @@ def gqa_spatial_one(files: published.Files) -> Benchmark:
     return _read(files, _last_word)
 
 
-@published.reader(GQA_TWO)
+@published.reader
 def gqa_spatial_two(files: published.Files) -> Benchmark:
     """291 cases of two captions: left, right, front, behind, and "top" for all others, as in the
     authors' code; see `gqa_spatial_one`."""
@@ -86,14 +62,12 @@ def gqa_spatial_two(files: published.Files) -> Benchmark:
 
 
 def _read(files: published.Files, preposition_of: Callable[[str], str]) -> Benchmark:
-    (annotations,) = files.origin.files
-
     def cases() -> Iterator[Case]:
-        for number, row in enumerate(files.lists(annotations, *_FIELDS, **_IMAGE)):
+        for number, row in enumerate(files.lists(files.file, *_FIELDS, **_IMAGE)):
             preposition = preposition_of(row["correct"])
             if preposition not in SUBSETS:
                 raise DataError(
-                    f"{files.folder / annotations}: case {number} does not end in one of "
+                    f"{files.folder / files.file}: case {number} does not end in one of "
                     f"{list(SUBSETS)}; got {row['correct']!r}"
                 )
             yield Case(

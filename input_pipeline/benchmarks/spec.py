@@ -8,11 +8,9 @@ correct.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = (
     "absolute_size",
@@ -23,17 +21,9 @@ SUBSETS = (
     "count",
 )
 FILES = {"image_to_text": "image2text.json", "text_to_image": "text2image.json"}
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="spec",
-    files=tuple(f"*/{name}" for name in FILES.values()),
-    images="spec",
-    source="huggingface.co/datasets/wjpoom/SPEC (data.zip, unpacked)",
-    licence="Apache 2.0",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def spec(
     files: published.Files,
     subsets: tuple[str, ...] = SUBSETS,
@@ -45,7 +35,7 @@ def spec(
       authors' code. accuracy/image_to_text=count etc.: per subset.
     count: total number of cases.
     """
-    published.check_subsets(subsets, SUBSETS)
+    published.check_options("subsets", subsets, SUBSETS)
     published.check_options("directions", directions, FILES)
     cases = (
         case
@@ -63,7 +53,8 @@ def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case
     for number, row in enumerate(
         files.objects(name, "query", keys=fields.texts, label=fields.anything)
     ):
-        query, keys = row["query"], _correct_first(f"{files.folder / name}: case {number}", row)
+        query = row["query"]
+        keys = files.correct_first(number, row["keys"], "label", row["label"])
         # a query is one side of the case, its keys are the other
         by_image = direction == "image_to_text"
         pictures, captions = ((query,), keys) if by_image else (keys, (query,))
@@ -75,15 +66,3 @@ def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case
             {"direction": direction, direction: subset},
             {"record": pictures[0]},
         )
-
-
-def _correct_first(where: str, row: dict[str, Any]) -> tuple[str, ...]:
-    """The options of a row, the correct one first."""
-    keys, label = row["keys"], row["label"]
-    is_index = isinstance(label, int) and not isinstance(label, bool)
-    if len(keys) < 2 or not is_index or label not in range(len(keys)):
-        raise DataError(
-            f"{where} needs two or more texts in 'keys' and in 'label' which of them is correct; "
-            f"got {keys!r:.80} and {label!r}"
-        )
-    return (keys[label], *keys[:label], *keys[label + 1 :])

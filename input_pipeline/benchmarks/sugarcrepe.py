@@ -8,7 +8,6 @@ huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) or the equal ones of
 github.com/Sri-Harsha/scpp (data/). All comparisons are strict, as in the authors' code.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
@@ -16,40 +15,13 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-SUBSETS = {  # subset -> published number of cases
-    "add_att": 692,
-    "add_obj": 2062,
-    "replace_att": 788,
-    "replace_obj": 1652,
-    "replace_rel": 1406,
-    "swap_att": 666,
-    # 246 before an update of the authors, and still in other copies
-    "swap_obj": 245,
-}
-PP_SUBSETS = {subset: n for subset, n in SUBSETS.items() if not subset.startswith("add_")}
+# Subset -> published number of cases. swap_obj had 246 before an update of the authors, and still
+# has in other copies.
+SUBSETS, PP_SUBSETS = (published.ORIGINS[name].cases for name in ("sugarcrepe", "sugarcrepe_pp"))
 _CAPTIONS, _IMAGE = ("caption", "negative_caption"), {"filename": fields.image_name}
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="sugar_crepe",
-    files=tuple(f"{subset}.json" for subset in SUBSETS),
-    images="coco/val2017",
-    source="github.com/RAIVNLab/sugar-crepe (data/) and cocodataset.org (val2017)",
-    licence="MIT",
-    cases=SUBSETS,
-    overlap="COCO val2017",
-)
-PP_ORIGIN = dataclasses.replace(
-    ORIGIN,
-    protocol="triplet",
-    folder="sugarcrepe_pp",
-    files=tuple(f"{subset}.json" for subset in PP_SUBSETS),
-    source="huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) and cocodataset.org (val2017)",
-    licence="CC BY 4.0",
-    cases=PP_SUBSETS,
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def sugarcrepe(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """7,511 cases of two captions.
 
@@ -57,12 +29,10 @@ def sugarcrepe(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)
     accuracy/edit=swap etc.: over swap_att and swap_obj, the groups of the paper's tables.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _subset(files, subset))
-    return files.benchmark(cases, published.SUBSET_MACRO)
+    return files.by_subset(subsets, SUBSETS, _subset, summary=())
 
 
-@published.reader(PP_ORIGIN)
+@published.reader
 def sugarcrepe_pp(
     files: published.Files, subsets: tuple[str, ...] = tuple(PP_SUBSETS)
 ) -> Benchmark:
@@ -74,20 +44,14 @@ def sugarcrepe_pp(
     original_accuracy: first caption only, as in SugarCrepe.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, PP_SUBSETS)
-    cases = (case for subset in subsets for case in _pp_subset(files, subset))
     metrics = ("augmented_accuracy", "text_accuracy")
     summary = (*(f"{metric}_macro" for metric in metrics), *metrics, "original_accuracy")
-    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+    return files.by_subset(subsets, PP_SUBSETS, _pp_subset, summary=summary)
 
 
 def _subset(files: published.Files, subset: str) -> Iterator[Case]:
-    document = files.json(f"{subset}.json")
-    if not isinstance(document, dict):
-        raise DataError(f"{files.folder / subset}.json is no object of cases; {ORIGIN.how_to_get}")
-    rows = files.check(f"{subset}.json", list(document.values()), _CAPTIONS, **_IMAGE)
     # keys have gaps where the authors removed cases; ids keep the authors' numbers
-    for key, row in zip(document, rows, strict=True):
+    for key, row in files.named(f"{subset}.json", *_CAPTIONS, **_IMAGE):
         if not re.fullmatch("[0-9]{1,9}", key):
             raise DataError(f"{files.last_file}: keys of cases are numbers; got {key!r:.80}")
         yield _case(files, subset, int(key), row)
@@ -102,11 +66,6 @@ def _pp_subset(files: published.Files, subset: str) -> Iterator[Case]:
 def _case(
     files: published.Files, subset: str, number: int, row: dict[str, str], **meta: str
 ) -> Case:
-    image = row["filename"]
-    return Case(
-        f"{subset}_{published.case_id(number, image)}",
-        (files.image(image),),
-        (row["caption"], row["negative_caption"]),
-        {"subset": subset, "edit": subset.split("_")[0]},
-        {"record": image, **meta},
-    )
+    captions = (row["caption"], row["negative_caption"])
+    group = {"subset": subset, "edit": subset.split("_")[0]}
+    return files.case(number, row["filename"], captions, group, prefix=subset, **meta)

@@ -14,22 +14,12 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-FILE = "svo_probes.csv"
 NEGATIVES = ("subj_neg", "verb_neg", "obj_neg")  # exactly one of these fields is true
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="svo_probes",
-    files=(FILE,),
-    images="svo_probes/images",
-    source="github.com/google-deepmind/svo_probes (images: download pos_url as POS_IMAGE_ID.jpg "
-    "and neg_url as NEG_IMAGE_ID.jpg)",
-    licence="CC BY 4.0",
-)
 _IMAGES = ("pos_image_id", "neg_image_id")
 _TRUTH = {"true": True, "false": False}
 
 
-@published.reader(ORIGIN)
+@published.reader
 def svo_probes(files: published.Files) -> Benchmark:
     """Cases of a sentence, its image and a wrong image.
 
@@ -42,13 +32,16 @@ def svo_probes(files: published.Files) -> Benchmark:
       evaluation with its name; delete such files.
     Cases without exactly one negative part are dropped, as in the authors' notebook.
     """
-    rows = files.table(FILE, "sentence", *NEGATIVES, **dict.fromkeys(_IMAGES, fields.image_name))
+    rows = files.table(
+        files.file, "sentence", *NEGATIVES, **dict.fromkeys(_IMAGES, fields.image_name)
+    )
     cases = [case for n, row in enumerate(rows) if (case := _case(files, n, row))]
     names = _names(files.images)
     complete = [case for case in cases if all(path.name in names for path in case.images)]
     if not complete:
         raise DataError(
-            f"none of {len(cases):,} cases has both images in {files.images}; {ORIGIN.how_to_get}"
+            f"none of {len(cases):,} cases has both images in {files.images}; "
+            f"{files.origin.how_to_get}"
         )
     benchmark = files.benchmark(complete)
     notes = []
@@ -66,7 +59,7 @@ def _case(files: published.Files, number: int, row: Mapping[str, str]) -> Case |
     """The case of a row; None without exactly one negative part."""
     for field in NEGATIVES:
         if row[field].lower() not in _TRUTH:
-            where = f"{files.folder / FILE}: case {number}"
+            where = f"{files.folder / files.file}: case {number}"
             raise DataError(f"{where}: {field} is True or False; got {row[field]!r:.80}")
     kinds = [field for field in NEGATIVES if _TRUTH[row[field].lower()]]
     if len(kinds) != 1:

@@ -5,6 +5,7 @@ Linguistic Phenomena" (ACL 2022), github.com/Heidelberg-NLP/VALSE (data/). `accu
 pairwise ranking accuracy, with strict comparison.
 """
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,9 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-SUBSETS = {  # "piece" of the set -> number of cases validated by annotators
-    "existence": 505,
-    "plurals": 851,
-    "counting-hard": 868,  # "balanced" in the paper's tables
-    "counting-small-quant": 900,
-    "counting-adversarial": 691,
-    "relations": 535,
-    "action-replacement": 648,
-    "actant-swap": 949,
-    "coreference-standard": 708,
-    "coreference-hard": 104,  # "clean" in the paper's tables
-    "foil-it": 943,
-}
+# "Piece" of the set -> number of cases validated by annotators. In the paper's tables counting-hard
+# is "balanced", coreference-hard "clean".
+SUBSETS = published.ORIGINS["valse"].cases
 _TEXTS = ("dataset", "caption", "foil", "linguistic_phenomena")
 # of three annotators, for the caption and against the foil
 VOTES = 2
@@ -41,22 +32,9 @@ _BY_DATASET = {
     "SWiG": "swig",
     "visual7w": "visual7w/images",
 }
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="valse",
-    files=tuple(f"{subset}.json" for subset in SUBSETS),
-    images=".",
-    source=(
-        "github.com/Heidelberg-NLP/VALSE (data/); images of coco/train2014, coco/val2014, "
-        "coco/val2017, swig, visual7w/images and visdial/VisualDialog_val2018 from the sets' sites"
-    ),
-    licence="MIT",
-    cases=SUBSETS,
-    overlap="COCO train2014, val2014 and val2017; Visual7W, whose images are COCO's",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def valse(
     files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS), validated: bool = True
 ) -> Benchmark:
@@ -69,30 +47,22 @@ def valse(
     validated: True: the published set, where two of three annotators chose the caption over the
       foil; False: all 8,782 cases, 24 of them with two equal captions.
     """
-    published.check_subsets(subsets, SUBSETS)
-    cases = (case for subset in subsets for case in _piece(files, subset, validated))
-    averages = {"macro": Average(("subset",)), "phenomena": Average(("phenomenon",))}
+    read = functools.partial(_piece, validated=validated)
+    averages = published.SUBSET_MACRO | {"phenomena": Average(("phenomenon",))}
     summary = ("accuracy_macro", "accuracy_phenomena", "accuracy")
-    return files.benchmark(cases, averages, summary=summary)
+    return files.by_subset(subsets, SUBSETS, read, averages=averages, summary=summary)
 
 
 def _piece(files: published.Files, subset: str, validated: bool) -> Iterator[Case]:
     name = f"{subset}.json"
-    document = files.json(name)
-    if not isinstance(document, dict):
-        raise DataError(f"{files.folder / name} is no object of cases; {ORIGIN.how_to_get}")
     others = {"image_file": fields.image_name, "mturk": fields.anything}
-    rows = files.check(name, list(document.values()), _TEXTS, **others)
-    for number, (key, row) in enumerate(zip(document, rows, strict=True)):
+    for number, (key, row) in enumerate(files.named(name, *_TEXTS, **others)):
         if validated and _votes(files.folder / name, key, row) < VOTES:
             continue
         image = _image(files.folder / name, key, row)
-        yield Case(
-            f"{subset}_{published.case_id(number, key)}",
-            (files.image(image),),
-            (row["caption"], row["foil"]),
-            {"subset": subset, "phenomenon": row["linguistic_phenomena"]},
-            {"record": image},
+        group = {"subset": subset, "phenomenon": row["linguistic_phenomena"]}
+        yield files.case(
+            number, image, (row["caption"], row["foil"]), group, name=key, prefix=subset
         )
 
 

@@ -19,19 +19,9 @@ EDITIONS = ("2025", "2024")
 SOLUTION = "sim_solution.csv"  # of edition 2024; deleted by the authors
 # Condition of the text score in the table (text i, image j) -> texts are swapped.
 SWAPPED = {"T0_I0 > T1_I0 & T1_I1 > T0_I1": False, "T1_I0 > T0_I0 & T0_I1 > T1_I1": True}
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="vismin",
-    files=("*.parquet",),
-    images="vismin",
-    source="huggingface.co/datasets/mair-lab/vismin-bench (revision refs/convert/parquet)",
-    licence="CC BY 4.0",
-    cases=2_084,
-    overlap="COCO, whose images and captions some cases begin with",
-)
 
 
-@published.reader(ORIGIN)
+@published.reader
 def vismin(files: published.Files, edition: str = "2025") -> Benchmark:
     """2,084 cases of two images and two captions, in matching order.
 

@@ -16,30 +16,6 @@ from vlc_jax.input_pipeline.record import DataError
 AXES = ("Object", "Attribute", "Relation")
 SOURCES = {"vg": "vg", "vaw": "vg", "hake": "hake", "swig": "swig"}  # source -> folder of images
 PLACES = {"Location": ("center", "mid", "margin"), "Size": ("large", "medium", "small")}
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="vl_checklist",
-    files=(
-        "Object/*/*/*.json",
-        "Object/*/*/*/*.json",
-        "Attribute/*/*.json",
-        "Relation/*.json",
-        "Relation/*/*.json",
-    ),
-    images=".",
-    source="github.com/om-ai-lab/VL-CheckList (data/; folders vg, hake and swig as DATASETS.md)",
-    licence="none given for the annotations; the paper is CC BY 4.0",
-    cases={
-        "Attribute/action/vg": 1_892,
-        "Attribute/color/vg": 11_569,
-        "Attribute/material/vg": 2_470,
-        "Attribute/size/vg": 2_695,
-        "Attribute/state/vg": 941,
-        "Relation/action/vg": 12_733,
-        "Relation/spatial/vg": 30_650,
-    },
-    overlap="Visual Genome, half of whose images are from COCO; HAKE, which has COCO's, too",
-)
 
 
 class Corpus(NamedTuple):
@@ -56,7 +32,7 @@ class Corpus(NamedTuple):
     file: str
 
 
-@published.reader(ORIGIN)
+@published.reader
 def vl_checklist(
     files: published.Files, axes: tuple[str, ...] = AXES, sources: tuple[str, ...] = tuple(SOURCES)
 ) -> Benchmark:
@@ -119,7 +95,9 @@ def corpora() -> Iterator[Corpus]:
 def _cases(files: published.Files, corpus: Corpus) -> Iterator[Case]:
     rows = files.json(corpus.file)
     if not isinstance(rows, list):
-        raise DataError(f"{files.folder / corpus.file} is no list of cases; {ORIGIN.how_to_get}")
+        raise DataError(
+            f"{files.folder / corpus.file} is no list of cases; {files.origin.how_to_get}"
+        )
     group = {
         "subset": corpus.subset,
         "axis": corpus.axis,
@@ -132,9 +110,8 @@ def _cases(files: published.Files, corpus: Corpus) -> Iterator[Case]:
     prefix = corpus.subset.replace("/", "_")
     for number, row in enumerate(rows):
         image, captions = _read(files, corpus.file, number, row)
-        name = f"{SOURCES[corpus.source]}/{image}"
-        case = f"{prefix}_{published.case_id(number, image)}"
-        yield Case(case, (files.image(name),), captions, group, {"record": name})
+        path = f"{SOURCES[corpus.source]}/{image}"
+        yield files.case(number, path, captions, group, name=image, prefix=prefix)
 
 
 def _read(

@@ -4,6 +4,7 @@ Liu et al., "Visual Spatial Reasoning" (TACL 2023), github.com/cambridgeltl/visu
 (data/splits); the files since March 2023, which have other cases than the first version's.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,18 +13,7 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-CASES = {"random": 2_195, "zeroshot": 1_222}  # subset, a split of the authors -> its test cases
-ORIGIN = published.Origin(
-    protocol="choice",
-    folder="vsr/data/splits",
-    files=tuple(f"{subset}/test.jsonl" for subset in CASES),
-    images="coco",
-    source="github.com/cambridgeltl/visual-spatial-reasoning (data/splits) and cocodataset.org "
-    "(train2017, val2017)",
-    licence="Apache-2.0",
-    cases=CASES,
-    overlap="COCO train2017 and val2017",
-)
+CASES = published.ORIGINS["vsr"].cases  # subset, a split of the authors -> its test cases
 # the only verbs of its captions -> their negations
 _VERBS = {
     "is": "is not",
@@ -37,7 +27,7 @@ _VERB = re.compile(rf"\b(?:{'|'.join(_VERBS)})\b")
 QUESTION = "Based on the image, is this statement true or false? {}"
 
 
-@published.reader(ORIGIN)
+@published.reader
 def vsr(
     files: published.Files,
     subsets: tuple[str, ...] = tuple(CASES),
@@ -56,12 +46,10 @@ def vsr(
       authors' archive vsr_images.zip, and not in coco/train2017 and coco/val2017.
     count: number of cases per subset.
     """
-    published.check_subsets(subsets, CASES)
     published.check_options("part", [part], ("test", "dev", "train"))
-    cases = (case for subset in subsets for case in _cases(files, subset, part, flat))
-    return files.benchmark(
-        cases, summary=(*(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    )
+    read = functools.partial(_cases, part=part, flat=flat)
+    summary = (*(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
+    return files.by_subset(subsets, CASES, read, averages={}, summary=summary)
 
 
 def _cases(files: published.Files, subset: str, part: str, flat: bool) -> Iterator[Case]:
@@ -79,29 +67,13 @@ def _cases(files: published.Files, subset: str, part: str, flat: bool) -> Iterat
         if isinstance(row["label"], bool) or row["label"] not in (0, 1):
             raise DataError(f"{where}: label is 0 or 1; got {fields.shown(row['label'])}")
         image = row["image"] if flat else _in_coco(row, where)
-        yield _case(f"{subset}_{published.case_id(number, image)}", files, image, row, verb, subset)
-
-
-def _case(
-    identity: str,
-    files: published.Files,
-    image: str,
-    row: dict[str, Any],
-    verb: re.Match[str],
-    subset: str,
-) -> Case:
-    caption = row["caption"]
-    captions = caption, f"{caption[: verb.start()]}{_VERBS[verb[0]]}{caption[verb.end() :]}"
-    # the correct caption first
-    order, label = ((0, 1), "true") if row["label"] else ((1, 0), "false")
-    answers = tuple(("true", "false")[k] for k in order)
-    return Case(
-        identity,
-        (files.image(image),),
-        tuple(captions[k] for k in order),
-        {"subset": subset, "relation": row["relation"], "label": label},
-        {"record": image, "short": {"question": QUESTION.format(caption), "answers": answers}},
-    )
+        caption = row["caption"]
+        captions = caption, f"{caption[: verb.start()]}{_VERBS[verb[0]]}{caption[verb.end() :]}"
+        # the correct caption first
+        order, label = (1, "true") if row["label"] else (-1, "false")
+        group = {"subset": subset, "relation": row["relation"], "label": label}
+        short = {"question": QUESTION.format(caption), "answers": ("true", "false")[::order]}
+        yield files.case(number, image, captions[::order], group, prefix=subset, short=short)
 
 
 def _in_coco(row: dict[str, Any], where: str) -> str:

@@ -18,15 +18,6 @@ from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike
 
-ORIGIN = published.Origin(
-    protocol="pairs",
-    folder="winoground",
-    files=("data/examples.jsonl",),
-    images="winoground",
-    source="huggingface.co/datasets/facebook/winoground (gated; images.zip as images/)",
-    licence="Meta's research licence",
-    cases=400,
-)
 _IMAGES, _CAPTIONS = ("image_0", "image_1"), ("caption_0", "caption_1")
 _TAGS = {  # kind of group -> field
     "tag": "tag",
@@ -37,7 +28,7 @@ _TAGS = {  # kind of group -> field
 _HARD = "why_winoground_hard.json"
 
 
-@published.reader(ORIGIN)
+@published.reader
 def winoground(files: published.Files) -> Benchmark:
     """400 cases: "some plants surrounding a lightbulb", "a lightbulb surrounding some plants".
 
@@ -69,7 +60,7 @@ def winoground(files: published.Files) -> Benchmark:
 
 def _rows(files: published.Files) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
     """Yields (row, its two images) of whichever form is present."""
-    (official,), names = ORIGIN.files, dict.fromkeys(_IMAGES, fields.image_name)
+    official, names = files.file, dict.fromkeys(_IMAGES, fields.image_name)
     # the official form wins if several are there: the others were made from it
     if files.has("metadata.csv") and not files.has(official):
         tags = {}

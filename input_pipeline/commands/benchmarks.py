@@ -34,7 +34,7 @@ from vlc_jax.input_pipeline.benchmarks import (
     nulls,
     protocol_of,
 )
-from vlc_jax.input_pipeline.benchmarks.downloads import BY_HAND, DOWNLOADS, Download
+from vlc_jax.input_pipeline.benchmarks.downloads import DOWNLOADS, Download
 from vlc_jax.input_pipeline.commands import addresses, command_line, fetch_sets, leaks, null_table
 from vlc_jax.input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
@@ -250,8 +250,8 @@ def _instruction(name: str, state: State, root: Path) -> str:
     absent = [path.relative_to(folder).as_posix() for path in state.absent]
     text = f"; {origin.instruction(absent, has_images and any(images.iterdir()))}"
     if name in DOWNLOADS:
-        text += f"; --fetch {name} downloads {'a part' if name in BY_HAND else 'them'}"
-    return f"{text}; by hand: {BY_HAND[name]}" if name in BY_HAND else text
+        text += f"; --fetch {name} downloads {'a part' if origin.by_hand else 'them'}"
+    return f"{text}; by hand: {origin.by_hand}" if origin.by_hand else text
 
 
 def _print(states: Mapping[str, State], root: Path) -> None:

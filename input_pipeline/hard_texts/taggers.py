@@ -6,7 +6,6 @@ fallback: a tagger that cannot run raises.
 `vlc-jax tag` writes the file of "precomputed:FILE".
 """
 
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -15,13 +14,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.scenes import grammar
 from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.sources import id_index, tables
 
 NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
 ADJECTIVE_TAGS = ("JJ", "JJR", "JJS")
@@ -141,61 +139,42 @@ class PrecomputedTagger:
 
     The first line is {"tagger": name, "version": version}, every other line {"caption", "tokens":
     [{"text", "tag", "pos", "start", "stop"}], "noun_chunks": [[first token, last + 1]]}. Only an
-    index is held in memory (16 bytes per caption); each call reads its row.
+    index is held in memory; each call reads its row.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        keys, offsets, digest, offset = [], [], hashlib.sha256(), 0
         try:
-            with self._path.open("rb") as file:
-                for row, line in enumerate(file):
-                    digest.update(line)
-                    if row == 0:
-                        head = self._parse(line, 0, ("tagger", "version"))
-                    else:
-                        keys.append(_key(self._parse(line, row, ("caption",))["caption"]))
-                        offsets.append(offset)
-                    offset += len(line)
+            self._rows = tables.JsonLinesTable(Path(path))
         except OSError as error:
             raise DataError(
                 f"file of tags {path} cannot be read ({error.strerror}); write it with vlc-jax tag"
             ) from error
-        if not offsets:
+        if len(self._rows) < 2:
             raise DataError(f"file of tags {path} holds no caption")
-        order = np.argsort(np.array(keys, np.uint64), kind="stable")
-        self._keys = np.array(keys, np.uint64)[order]
-        self._offsets = np.array(offsets, np.int64)[order]
+        head = self._row(0, "tagger", "version")
+        captions = (self._row(row, "caption")["caption"] for row in range(1, len(self._rows)))
+        self._places = id_index.IdIndex(id_index.hash_ids(captions))
         self.name = f"precomputed:{head['tagger']}"
-        self.version = f"{head['version']}/{digest.hexdigest()[:12]}"
+        self.version = f"{head['version']}/{self._rows.digest[:12]}"
 
     def __call__(self, caption: str) -> Tagged:
         """Raises DataError for a caption missing from the file, and for a broken row."""
-        index = int(np.searchsorted(self._keys, np.uint64(_key(caption))))
-        if index < len(self._keys) and self._keys[index] == np.uint64(_key(caption)):
-            with self._path.open("rb") as file:
-                file.seek(int(self._offsets[index]))
-                line = file.readline()
-            row = self._parse(line, None, ("caption", "tokens", "noun_chunks"))
+        for place in self._places[caption]:
+            row = self._row(place + 1, "caption", "tokens", "noun_chunks")
             if row["caption"] == caption:
                 return self._tagged(row)
         raise DataError(
-            f"file of tags {self._path} has no caption {caption!r}; write it again with all "
+            f"file of tags {self._rows.path} has no caption {caption!r}; write it again with all "
             "captions (vlc-jax tag)"
         )
 
-    def _parse(self, line: bytes, row: int | None, fields: tuple[str, ...]) -> dict[str, Any]:
-        where = f"file of tags {self._path}" + ("" if row is None else f", line {row + 1}")
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: no JSON ({error})") from error
-        missing = [field for field in fields if not isinstance(entry, dict) or field not in entry]
-        if missing:
+    def _row(self, index: int, *fields: str) -> dict[str, Any]:
+        row, where = self._rows[index], f"file of tags: {self._rows.name(index)}"
+        if missing := [field for field in fields if field not in row]:
             raise DataError(f"{where}: no field {missing[0]!r}")
-        if "caption" in fields and not isinstance(entry["caption"], str):
-            raise DataError(f"{where}: a caption is a text; got {entry['caption']!r:.80}")
-        return entry
+        if not isinstance(row.get("caption", ""), str):
+            raise DataError(f"{where}: a caption is a text; got {row['caption']!r:.80}")
+        return row
 
     def _tagged(self, row: dict[str, Any]) -> Tagged:
         caption = row["caption"]
@@ -205,21 +184,15 @@ class PrecomputedTagger:
             texts = [caption[token.start : token.stop] for token in tokens]
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(
-                f"file of tags {self._path}, caption {caption!r}: a token has the fields "
+                f"file of tags {self._rows.path}, caption {caption!r}: a token has the fields "
                 f"{Token._fields}, a noun chunk two numbers ({error})"
             ) from error
         for token, text in zip(tokens, texts, strict=True):
             if text != token.text:
                 raise DataError(
-                    f"file of tags {self._path}, caption {caption!r}: wrong position of {token}"
+                    f"{self._rows.path}, caption {caption!r}: wrong position of {token}"
                 )
         return Tagged(tokens, chunks)
-
-
-def _key(caption: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(caption.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
 
 
 def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:

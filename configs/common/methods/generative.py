@@ -62,7 +62,7 @@ METHODS = {
     ),
     "llava": Method(
         "LLaVA-1.5", "llava/stage2", "log p(answer given image)", "Liu 2023",
-        "2,048 tokens without the text before the image; batches are not grouped by length",
+        "2,048 tokens without the text before the image",
         "library: parity/test_llava.py",
         (
             Row("LLaVA-1.5-7B", "llava", "eval/llava:", "llava"),
@@ -93,7 +93,7 @@ METHODS = {
     ),
     "vlm2vec": Method(
         "VLM2Vec", "llava/vlm2vec", "InfoNCE, image to text", "Jiang 2024",
-        "the template before the first turn, too; 256 tokens of text; float32 cosines",
+        "256 tokens of text; float32 cosines",
         "library: parity/test_llava_chain.py",
         (
             Row("VLM2Vec LLaVA-1.5-7B", "vlm2vec", "llava/vlm2vec:", "vlm2vec"),
@@ -106,7 +106,7 @@ METHODS = {
     ),
     "llm2vec": Method(
         "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024",
-        "the logit scale starts as from scratch; answers cut at 512 tokens",
+        "the logit scale starts anew; answers cut at 512 tokens",
         "library: parity/test_text_encoders.py",
         (
             *_on_vectors(f"{L14} + LLM2Vec", "llm2vec", "llm2vec", ""),
@@ -128,7 +128,7 @@ METHODS = {
     ),
     "blip": Method(
         "BLIP", "eval/all:family=blip", "matching, or cosine", "Li 2022",
-        differs="captions keep their punctuation; candidates of retrieval are not preselected",
+        differs="captions keep their punctuation; all candidates of retrieval",
         compared="library: parity/test_blip.py",
         rows=tuple(Row(f"BLIP base, {data}", f"blip_{data.lower()}", "eval/all:family=blip",
                        f"blip_{data.lower()}", flags=(MATCHING,))
@@ -136,7 +136,7 @@ METHODS = {
     ),
     "xvlm": Method(
         "X-VLM", "eval/all:family=xvlm", "matching, or cosine", "Zeng 2022",
-        differs="captions keep their punctuation; candidates of retrieval are not preselected",
+        differs="captions keep their punctuation; all candidates of retrieval",
         compared="library: parity/test_xvlm.py",
         rows=(
             Row("XVLM-16M", "xvlm", "eval/all:family=xvlm", "xvlm", flags=(MATCHING,),
@@ -146,7 +146,7 @@ METHODS = {
     ),
     "xvlm_ft": Method(
         "ITC and ITM", "xvlm_ft", "ITC + ITM", "Zeng 2022",
-        "without dropout, RandAugment and flips; in miniature a new text encoder, beside ITC alone",
+        "without dropout, RandAugment and flips",
         "authors: parity/test_xvlm.py",
         (Row("XVLM-16M + finetuning", "xvlm_ft", "xvlm_ft:data=llava", "xvlm_llava"),),
         {"xvlm": "xvlm_ft"}, base="clip_mean", control="xvlm_itc",

@@ -52,8 +52,7 @@ METHODS = {
     ),
     "sparc": Method(
         "SPARC", "sparc", "1/2 CLIP + local", "Bica 2024",
-        "threshold 1/P in training and evaluation; on the scenes without padding "
-        "(`text_tokens=real`), else with it, as the authors (`all`)",
+        "threshold 1/P in training and evaluation; on the scenes without padding",
         "torch: parity/test_methods.py",
         (_head(f"{L14} + SPARC + RoPE", "sparc_feature_1d", "sparc",
                "text_tokens=all,rope=feature_1d"),
@@ -61,9 +60,9 @@ METHODS = {
         {"sparc": "sparc:steps=500"}, **ON_FROZEN, short="token-patch groups",
     ),
     "dcsm": Method(
-        "DCSM", "dcsm", "CLIP in sub-batches of 16 x 16 (`opposite=text`: NegCLIP, 8 x 16)",
+        "DCSM", "dcsm", "CLIP in sub-batches of 16",
         "Kang 2025",
-        "scores of a pair do not depend on the batch (`mode=authors`: they do); other composites",
+        "scores of a pair do not depend on the batch; other composites",
         "authors: parity/test_dcsm.py",
         (
             *(Row("", f"dcsm_{name}", f"eval/all:variant={variant},wording=dcsm_baseline", name,
@@ -85,18 +84,18 @@ METHODS = {
     ),
     "flair": Method(
         "FLAIR", "flair", "two sigmoid losses", "Xiao 2025",
-        "other images have one caption in the first loss, always the drawn one",
+        "other images have one caption in the first loss",
         "authors: parity/test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
         {"flair": "flair"}, **ON_FROZEN,
     ),
     "tflocal": Method(
         "TFLocal", "tflocal", "CLIP in sub-batches of 16 (COCO: 64)", "Miranda 2026",
-        "only the abstract was at hand: input, sizes and rate of the transformer are ours",
+        "after the abstract: input, sizes and rate are ours",
         "numpy: models/test_tflocal.py", scenes={"tflocal": "tflocal:steps=3000"}, **ON_FROZEN,
     ),
     "crops": Method(
         "segments and crops", "eval/all:segments=crops", paper="Miranda 2025",
-        differs="its tables were not at hand: segments by rules, sizes of crops are ours",
+        differs="segments by rules, sizes of crops are ours",
         scenes={"crops": "eval/all:sets=scenes,segments=crops"}, control="clip", **SEGMENTS,
     ),
     "crops_half": Method(
@@ -107,8 +106,7 @@ METHODS = {
     ),
     "patches": Method(
         "segments and patches", "eval/all:segments=patches", paper="Zhang 2025",
-        differs="ABE-CLIP; only its abstract was at hand: a phrase is encoded alone, weight and "
-        "mean are ours",
+        differs="after the abstract: phrases encoded alone, weight and mean are ours",
         scenes={"patches": "eval/all:sets=scenes,segments=patches"}, **ON_FROZEN, **SEGMENTS,
     ),
     "negation": Method(

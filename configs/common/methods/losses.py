@@ -74,14 +74,14 @@ METHODS = {
     ),
     "clip_coco": Method(
         "CLIP-COCO", "clip_coco", "CLIP", "Kamath 2024",
-        "rate, batch and decay are SVLC's, warmup ours: the paper gives none",
+        "the paper gives no rate, batch, decay or warmup",
         "torch: parity/test_training.py",
         (Row("CLIP-COCO", "clip_coco", "clip_coco:", "coco", "clip_ft:pooling=mean"),),
         section="Control: CLIP",
     ),
     "negclip": Method(
         "NegCLIP", "negclip", "NegCLIP", "Yuksekgonul 2023",
-        "hard images beyond the authors' table by `vlc-jax nearest`: their miner is not public",
+        "the authors' miner of hard images is not public: `vlc-jax nearest`",
         "authors: parity/test_methods.py",
         (Row("NegCLIP", "negclip", "negclip:data=coco", "negclip", "negclip:pooling=mean"),),
         {"negclip": "negclip:steps=400"},
@@ -89,7 +89,7 @@ METHODS = {
     ),
     "crepe": Method(
         "CREPE-swap", "crepe", "NegCLIP", "Hsieh 2023",
-        "texts from word tables, no hard images: neither generator nor code is public",
+        "texts from word tables: neither generator nor code is public",
         "authors: parity/test_methods.py",
         tuple(Row(f"CREPE-{kind}", f"crepe_{kind}", f"crepe:data=coco,kind={kind}", "coco",
                   f"crepe:pooling=mean,kind={kind}") for kind in ("swap", "replace")),
@@ -98,7 +98,7 @@ METHODS = {
     ),
     "leftright": Method(
         "left / right", "leftright", "NegCLIP, or SigLIP with negatives", "Li 2024",
-        "random crops of .9 to 1 of the area, as in open_clip", "torch: parity/test_methods.py",
+        "crops of .9 to 1 of the area", "torch: parity/test_methods.py",
         (
             *_finetuned(L14, "l14_336", "clip", scenes="pooling=mean"),
             *_finetuned(SIGLIP, "siglip", "siglip", "family=siglip", "family=siglip"),
@@ -113,7 +113,7 @@ METHODS = {
     ),
     "svlc": Method(
         "SVLC", "svlc", "CLIP + N", "Doveh 2023",
-        "without two KL terms that are off by default; an unreadable image is skipped",
+        "without two KL terms that are off by default",
         "torch: parity/test_methods.py",
         (Row("SVLC", "svlc", "svlc:data=coco", "cc3m", "svlc:pooling=mean"),),
         {"svlc": "svlc"}, **FROM_CLIP, section="SVLC and SVLC+Pos", short="own negatives",
@@ -128,7 +128,7 @@ METHODS = {
     ),
     "dac": Method(
         "DAC", "dac", "CLIP + N + M + B", "Doveh 2023",
-        "bags without repetition, of dense captions alone; missing texts are masked",
+        "bags without repetition, of dense captions alone",
         "authors: parity/test_methods.py",
         (
             Row("DAC-LLM", "dac_llm", "dac:data=coco", "dac_llm", "dac:pooling=mean"),
@@ -138,7 +138,7 @@ METHODS = {
     ),
     "hn": Method(
         "HN", "hn", "CLIP + N", "Kamath 2024",
-        "CREPE-style negatives; rate, batch and decay are SVLC's, warmup ours",
+        "CREPE-style negatives; rate, batch and decay of SVLC",
         "torch: parity/test_methods.py",
         (Row("HN", "hn", "hn:data=coco", "coco", "hn:pooling=mean"),),
         {"hn": "hn"}, **FROM_CLIP, section="HN and HP+HN", short="own negatives",
@@ -160,7 +160,7 @@ METHODS = {
     ),
     "fsc_clip": Method(
         "FSC-CLIP", "fsc_clip", "CLIP + 0.5 F", "Oh 2024",
-        "two of three generators of negatives are ours; the local loss F' is off on the scenes",
+        "two of three generators of negatives are ours",
         "released: parity/test_methods.py",
         (Row("FSC-CLIP", "fsc_clip", "fsc_clip:data=coco"),), {"fsc_clip": "fsc_clip"}, **FROM_CLIP,
         short="focal negatives",
@@ -172,51 +172,49 @@ METHODS = {
     ),
     "siglip_ft": Method(
         "SigLIP-FT", "siglip_ft", "SigLIP", "Li 2024",
-        "in miniature another control: `c2lip` with both weights of phrases at 0",
+        "on the scenes `c2lip` without phrases",
         "torch: parity/test_training.py", scenes={"siglip_ft": "c2lip"}, base="siglip",
         section="C2LIP",
     ),
     "c2lip": Method(
-        "C2LIP", "c2lip", "SigLIP + P + 0.01 P'", "Pham 2026",
-        "shared phrases are masked; at most `bag` phrases; a caption without phrases has none",
+        "C2LIP", "c2lip", "SigLIP + Phrase + 0.01 Phrase'", "Pham 2026",
+        "shared phrases are masked; at most `bag` phrases",
         "released: parity/test_methods.py", scenes={"c2lip": "c2lip"}, **FROM_SIGLIP,
     ),
     "siglip2_dense": Method(
-        "SigLIP 2's dense losses", "siglip2_dense", "SigLIP + f (L + 0.25 M)", "Tschannen 2025",
-        "training code is not public: temperatures and projections of DINO, iBOT and DINOv2; the "
-        "whole image as the teacher's view; no decoder",
+        "SigLIP 2's dense losses", "siglip2_dense", "SigLIP + Crop + 0.25 Mask", "Tschannen 2025",
+        "temperatures and projections of DINO, iBOT and DINOv2; no decoder",
         "numpy: losses/test_self_distill.py",
         scenes={"siglip2_dense": "siglip2_dense"}, **FROM_SIGLIP,
     ),
     "tripletclip": Method(
-        "TripletCLIP", "tripletclip", "NegCLIP + NegCLIP of the negatives' images", "Patel 2024",
+        "TripletCLIP", "tripletclip", "NegCLIP, twice", "Patel 2024",
         "each text is encoded twice", "authors: parity/test_methods.py",
         (Row("TripletCLIP", "tripletclip", "tripletclip:data=coco"),),
         {"tripletclip": "tripletclip"}, **FROM_CLIP, section="TripletCLIP and CoN-CLIP",
     ),
     "conclip": Method(
-        "CoN-CLIP", "conclip", "2/3 NegCLIP with distractors + 1/3 of the distractors",
+        "CoN-CLIP", "conclip", "NegCLIP with distractors",
         "Singh 2025", "each text is encoded twice", "authors: parity/test_methods.py",
         (Row("CoN-CLIP", "conclip", "conclip:data=coco"),),
         {"conclip": "conclip"}, **FROM_CLIP, section="TripletCLIP and CoN-CLIP",
     ),
     "ce_clip": Method(
         "CE-CLIP", "ce_clip", "NegCLIP + 0.2 R + 0.3 I", "Zhang 2024",
-        "three kinds of negatives by word tables, where the authors have four, three of them by "
-        "distilroberta; I as described, with `as_released` as computed",
+        "three kinds of negatives, by word tables, in place of four; I as described",
         "released: parity/test_methods.py",
         (Row("CE-CLIP", "ce_clip", "ce_clip:data=coco"),), {"ce_clip": "ce_clip"}, **FROM_CLIP,
     ),
     "read_clip": Method(
-        "READ-CLIP", "read_clip", "NegCLIP + 0.5 P", "Kwon 2025",
-        "without the loss of reconstruction by a T5, which the published numbers include",
+        "READ-CLIP", "read_clip", "NegCLIP + 0.5 Para", "Kwon 2025",
+        "without the reconstruction by a T5 of the published numbers",
         "authors: parity/test_methods.py",
         (Row("READ-CLIP", "read_clip", "read_clip:data=coco"),),
         {"read_clip": "read_clip"}, **FROM_CLIP,
     ),
     "degla": Method(
         "DeGLA", "degla", "NegCLIP + 0.1 N + 0.1 T + D", "Hu 2025",
-        "negatives by rules unless given; T against own negatives, with `as_released` as computed",
+        "negatives by rules unless given; T against own negatives",
         "released: parity/test_methods.py", scenes={"degla": "degla"}, **FROM_CLIP,
     ),
     "csclip": Method(
@@ -226,7 +224,7 @@ METHODS = {
         (Row("CS-CLIP", "csclip", "csclip:data=coco"),), {"csclip": "csclip"}, **FROM_CLIP,
     ),
     "clic": Method(
-        "CLIC", "clic", "0.5 C + 0.5 S + D, and CLIP of single images", "Peleg 2025",
+        "CLIC", "clic", "0.5 C + 0.5 S + E, and CLIP of single images", "Peleg 2025",
         "both kinds of images in each step; swapped words by tables",
         "authors: parity/test_methods.py", scenes={"clic": "clic"}, **FROM_CLIP,
     ),

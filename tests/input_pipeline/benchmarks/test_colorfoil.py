@@ -53,12 +53,12 @@ def test_images_without_colours_are_left_out_by_their_place(tmp_path):
     images = [{"id": n, "file_name": f"{n}.jpg"} for n in range(600)]
     annotations = [{"image_id": n, "caption": "a red cup"} for n in range(600)]
     document = {"images": images, "annotations": annotations}
-    write_json(tmp_path / "coco" / "annotations" / colorfoil.FILE, document)
+    write_json(tmp_path / "coco" / "annotations" / "captions_val2017.json", document)
     records = {case.meta["record"] for case in colorfoil.colorfoil(tmp_path).cases}
     assert {f"{n}.jpg" for n in range(600)} - records == {"550.jpg"}
 
 
 def test_another_document_is_refused(tmp_path):
-    write_json(tmp_path / "coco" / "annotations" / colorfoil.FILE, {"images": []})
+    write_json(tmp_path / "coco" / "annotations" / "captions_val2017.json", {"images": []})
     with pytest.raises(DataError, match=r"captions_val2017\.json has no images and captions"):
         colorfoil.colorfoil(tmp_path)

@@ -61,7 +61,7 @@ def test_systematicity_belongs_to_one_training_set(root):
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, row, message):
-    file = tmp_path / crepe.PRODUCTIVITY.folder / "swap/prod_vg_hard_negs_swap_complexity_4.csv"
+    file = tmp_path / "crepe/prod_hard_negatives" / "swap/prod_vg_hard_negs_swap_complexity_4.csv"
     file.parent.mkdir(parents=True)
     file.write_text(f"image_id,caption,x,y,width,height,hard_negs\n{row}\n")
     with pytest.raises(DataError, match=message):

@@ -27,9 +27,7 @@ def test_images_are_the_sets_whatever_the_path_in_the_table(root):
 
 
 def test_the_correct_caption_comes_first(tmp_path):
-    write_table(
-        tmp_path / negbench.CHOICE.folder / negbench.FILES["coco"], [question(correct_answer=2)]
-    )
+    write_table(tmp_path / "negbench/images" / negbench.FILES["coco"], [question(correct_answer=2)])
     (case,) = negbench.negbench(tmp_path, subsets=("coco",)).cases
     assert case.captions == ("caption 2", "caption 0", "caption 1", "caption 3")
     assert case.meta["record"] == "coco/val2017/7.jpg"
@@ -54,18 +52,18 @@ def test_retrieval_is_with_or_without_negation(root):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"correct_answer": "b"}, r"COCO_val_mcq.*case 0: correct_answer is 0 to 3; got 'b'"),
-        ({"correct_answer": 4}, r"COCO_val_mcq.*case 0: correct_answer is 0 to 3; got '4'"),
+        ({"correct_answer": "b"}, r"COCO_val_mcq.*case 0: correct_answer is the place.*; got 'b'"),
+        ({"correct_answer": 4}, r"COCO_val_mcq.*case 0: correct_answer is the place.*; got '4'"),
     ],
 )
 def test_a_wrong_answer_is_named(tmp_path, change, message):
-    write_table(tmp_path / negbench.CHOICE.folder / negbench.FILES["coco"], [question(**change)])
+    write_table(tmp_path / "negbench/images" / negbench.FILES["coco"], [question(**change)])
     with pytest.raises(DataError, match=message):
         negbench.negbench(tmp_path)
 
 
 def test_captions_that_are_no_list_are_named(tmp_path):
-    file = tmp_path / negbench.RETRIEVAL.folder / negbench.RETRIEVAL_FILES[True]
+    file = tmp_path / "negbench/images" / negbench.RETRIEVAL_FILES[True]
     file.parent.mkdir(parents=True)
     with file.open("w", newline="") as table:
         csv.writer(table).writerows([["filepath", "captions"], ["7.jpg", "a cup"]])

@@ -173,7 +173,7 @@ def test_ncd_squares_captions_are_made_of_the_name_of_the_image(all_sets, tmp_pa
     assert [first.group["subset"], second.group["subset"]] == [*ncd_squares.SUBSETS]
     assert "a red plum" in cases[0].captions[0]
     small.ncd_squares(tmp_path)
-    (tmp_path / ncd_squares.ORIGIN.folder / "apple.jpg").touch()
+    (tmp_path / PUBLISHED["ncd_squares"][1].folder / "apple.jpg").touch()
     with pytest.raises(DataError, match=r"apple\.jpg is not called COLOUR_OBJECT_COLOUR_OBJECT"):
         read("ncd_squares", tmp_path)
 
@@ -388,9 +388,9 @@ WRONG_ROWS = [  # set and file, change of its second row or another row in its p
     (*REPORTING, {"caption_options": ["a"]}, "case 1: gold_index is the place of .*; got 0 of 1"),
     (*SPATIAL, [7, "A photo of a lamp on the left"], "case 1 is not a list of image id, correct"),
     (*SPATIAL, [7, "A photo of a lamp somewhere", "B"], "case 1 does not end in one of .*'left'"),
-    (*SPEC, {"keys": ["a", "b"], "label": 2}, "case 1 needs two or more texts"),
-    (*SPEC, {"label": "0"}, "case 1 needs two or more texts"),
-    (*SPEC, {"keys": ["a"], "label": 0}, "case 1 needs two or more texts"),
+    (*SPEC, {"keys": ["a", "b"], "label": 2}, "case 1: label is the place"),
+    (*SPEC, {"label": "0"}, "case 1: label is the place"),
+    (*SPEC, {"keys": ["a"], "label": 0}, "case 1: label is the place"),
     (*SPEC, {"keys": "ab", "label": 0}, "case 1, 'keys': a list of texts is needed; got 'ab'"),
     (*SUGARCREPE, {"caption2": None}, "case 1 has no 'caption2'"),
     (*SUGARCREPE, {"caption": 7}, "case 1, 'caption': a text is needed; got 7"),

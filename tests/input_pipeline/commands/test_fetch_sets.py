@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import sets
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
-from vlc_jax.input_pipeline.benchmarks.downloads import BY_HAND, DOWNLOADS, Download
+from vlc_jax.input_pipeline.benchmarks.downloads import DOWNLOADS, Download
 from vlc_jax.input_pipeline.commands import benchmarks, fetch_sets
 from vlc_jax.input_pipeline.record import DataError
 
@@ -251,7 +251,7 @@ def test_images_of_one_of_two_archives_are_looked_for_in_both(tmp_path):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_set_has_addresses_or_says_what_to_do(name):
     origin = PUBLISHED[name][1]
-    assert name in DOWNLOADS or name in BY_HAND
+    assert name in DOWNLOADS or origin.by_hand
     for source in DOWNLOADS.get(name, ()):
         assert source.url.startswith(("https://", "http://images.cocodataset.org/", "hf://"))
         assert len(source.digest) in (0, 40, 64)

@@ -136,9 +136,9 @@ ROW = {"caption": "a dog", "tokens": [], "noun_chunks": []}
     [
         (None, "cannot be read"),
         (HEAD, "holds no caption"),
-        ("{}\n", "line 1: no field 'tagger'"),
-        (HEAD + "dog\n", "line 2: no JSON"),
-        (HEAD + json.dumps(ROW) + "\n[]\n", "line 3: no field 'caption'"),
+        ("{}\n" + HEAD, "no field 'tagger'"),
+        (HEAD + "dog\n", "cannot be read: Expecting value"),
+        (HEAD + json.dumps(ROW) + "\n[]\n", "a row is one JSON object; got a list"),
         (HEAD + json.dumps({**ROW, "caption": "a cat"}) + "\n", "no caption 'a dog'"),
         (HEAD + '{"caption": "a dog"}\n', "no field 'tokens'"),
         (HEAD + json.dumps({**ROW, "tokens": [{"text": "a"}]}) + "\n", "a token has the fields"),

@@ -76,7 +76,7 @@ def test_files_of_names_and_templates_serve_every_form(tmp_path):
         READERS["zeroshot"](**options)
     # sorted by folder: 17, dog, tabby_cat
     (tmp_path / "classnames.txt").write_text("seventeen\nhound\ntabby\n")
-    (tmp_path / "zeroshot_classification_templates.txt").write_text("'my {}',\n")
+    (tmp_path / "zeroshot_classification_templates.txt").write_text("my {}\n")
     benchmark = READERS["zeroshot"](**options, metric="mean_per_class_recall")
     assert benchmark.prompts == ["my seventeen", "my hound", "my tabby"]
     assert benchmark.summary[0] == "mean_per_class_recall"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.sets.files import picture
-from vlc_jax.input_pipeline.benchmarks.ccneg import FILE, ORIGIN
+from vlc_jax.input_pipeline.benchmarks.published import ORIGINS
 
 PROMPTS = [
     ("a cup on a table", "a cup, but not on a table"),
@@ -33,9 +33,9 @@ def document(edition: str = "hub") -> dict[str, Any]:
 def write(root: Path, content: Any = None) -> None:
     content = document() if content is None else content
     for number in range(len(PROMPTS)):
-        picture(root / ORIGIN.images / f"{number:09d}.jpg")
+        picture(root / ORIGINS["ccneg"].images / f"{number:09d}.jpg")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("ccneg_preprocessed/data.pkl", pickle.dumps(content, protocol=2))
         archive.writestr("ccneg_preprocessed/version", "3\n")
-    (root / ORIGIN.folder / FILE).write_bytes(file.getvalue())
+    (root / "ccneg/ccneg_preprocessed.pt").write_bytes(file.getvalue())

@@ -5,15 +5,18 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.sets.files import picture, write_json
-from vlc_jax.input_pipeline.benchmarks.eqben import FAMILIES, ORIGIN, SUBSET, WHOLE
+from vlc_jax.input_pipeline.benchmarks.eqben import FAMILIES
+from vlc_jax.input_pipeline.benchmarks.published import ORIGINS
 
 RGB = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
 
 
 def write(root: Path) -> None:
-    for origin in (ORIGIN, SUBSET):
-        write_json(root / origin.folder / origin.files[0], _rows(root / origin.images))
-    write_json(root / WHOLE.folder / WHOLE.files[0], whole(_rows(root / WHOLE.images)))
+    for name in ("eqben", "eqben_subset", "eqben_full"):
+        origin = ORIGINS[name]
+        rows = _rows(root / origin.images)
+        rows = whole(rows) if name == "eqben_full" else rows
+        write_json(root / origin.folder / origin.files[0], rows)
 
 
 def whole(rows: list[dict]) -> list[dict]:
