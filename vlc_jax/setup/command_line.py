@@ -186,7 +186,7 @@ def named_entries(argv: list[str]) -> list[str]:
     for index, word in enumerate(argv):
         flag, equals, text = word.partition("=")
         option, place = ENTRIES.get(flag.lstrip("-")), index + (not equals)
-        table = _value(text if equals else argv[place]) if option and place < len(argv) else None
+        table = literal(text if equals else argv[place]) if option and place < len(argv) else None
         if isinstance(table, dict):
             entries = {
                 str(key).rpartition(".")[2]: {option: key, **value}
