@@ -119,7 +119,7 @@ def test_an_unknown_option_or_another_type_is_refused(config, group, options, me
 @pytest.mark.parametrize(
     ("reader", "options", "message"),
     [
-        ("valse", {"validated": "no"}, "'validated' is True or False; got 'no'"),
+        ("whatsup_a", {"label_fixes": "no"}, "'label_fixes' is True or False; got 'no'"),
         ("valse", {"subsets": "existence"}, "'subsets' is a list of texts; got 'existence'"),
         ("crepe_productivity", {"complexities": ["4"]}, "'complexities' is a list of integers"),
     ],
