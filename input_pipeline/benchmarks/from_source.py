@@ -66,13 +66,14 @@ def zeroshot(
 
     class_names: other names of the classes in prompts ("tench" for n01440764), in the order of the
       labels, or each with the source's name or the label in front ("n01440764 tench", "0: tench"):
-      a list, a text file with a name per line, or a .json file with a list or an object {source's
-      name: name}. FILE.json:NAME is the entry NAME of an object, as in CLIP_benchmark's
-      en_classnames.json:imagenet1k.
+      a list, a text file with a name per line or a list or dict in Python, or a .json file with a
+      list or an object {source's name: name}. FILE.json:NAME is the entry NAME of an object, as in
+      CLIP_benchmark's en_classnames.json:imagenet1k.
     class_ids: the source's names of all class_names, in their order, if the source has a part of
       the classes: a list, or a text file whose lines begin with them (LOC_synset_mapping.txt).
     templates: prompts with {} (or CLIP_benchmark's {c}) for the class: a list, a text file with one
-      per line, a .json file with a list, FILE.json:NAME, or a single template.
+      per line, plain or a string or lambda in Python, a .json file with a list, FILE.json:NAME, or
+      a single template.
     metric: the headline: accuracy or mean_per_class_recall.
 
     Equal class names, of which ImageNet's published ones have two pairs, are named in a note.
