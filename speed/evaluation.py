@@ -18,6 +18,7 @@ import json
 import random
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -46,38 +47,37 @@ def main(
     workers: int = 2,
     torch_python: str = sys.executable,
 ) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rows = write_data(folder, cases, images)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = write_data(Path(folder), cases, images)
         texts = [text for each in rows.values() for row in each for text in row["captions"]]
-        count = sum(map(len, rows.values()))
         print(
-            f"{count:,} cases with {images:,} images, {len(texts):,} captions, "
-            f"{len(set(texts)):,} different ones"
+            f"{sum(map(len, rows.values())):,} cases with {images:,} images, {len(texts):,} "
+            f"captions, {len(set(texts)):,} different ones"
         )
-        ours = compare("torch_evaluation.py", torch_python, folder, batch_size, workers=workers)
+        # torch comes first: it writes the weights that ours reads
+        torch = harness.Worker(
+            "torch", torch_python, "torch_evaluation.py",
+            folder=folder, batch_size=batch_size, workers=workers,
+        )  # fmt: skip
+        ours = harness.Worker(
+            "ours", sys.executable, "evaluation.py", {"JAX_PLATFORMS": "cpu"},
+            folder=folder, weights=torch.facts["weights"],
+        )  # fmt: skip
+        differences = [0.0]
+        for name in rows:
+            scores = list[np.ndarray]()
+
+            def side(worker: harness.Worker, name: str = name, scores: list = scores) -> dict:
+                answer = worker.ask(name)
+                scores.append(np.array(answer.pop("scores")))
+                return answer
+
+            sides = {worker.name: partial(side, worker) for worker in (ours, torch)}
+            harness.compare(name, sides, 1, "ours", warm_up=0)
+            differences.append(float(np.abs(scores[0] - scores[1]).max()))
+        print(f"largest difference of a score: {max(differences):.1e}")
+        print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
         print(f"ours a second time, from the cache: {ours.ask('again')['s']:.1f} s")
-
-
-def compare(
-    script: str, python: str, folder: Path, batch_size: int, **options: int
-) -> harness.Worker:
-    """Evaluates the cases of cases.json on both sides, prints their times, and returns our side.
-
-    script: of the plain loop.
-    """
-    # torch comes first: it writes the weights that ours reads
-    torch = harness.Worker("torch", python, script, folder=folder, batch_size=batch_size, **options)
-    environment, weights = {"JAX_PLATFORMS": "cpu"}, torch.facts["weights"]
-    ours = harness.Worker(
-        "ours", sys.executable, "evaluation.py", environment, folder=folder, weights=weights
-    )
-    names = json.loads((folder / "cases.json").read_text())
-    difference = harness.compare_scores({"torch": torch, "ours": ours}, {n: n for n in names})
-    print(f"{torch.facts['parameters']:,} parameters")
-    print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
-    print(f"largest difference of a score: {difference:.1e}", flush=True)
-    return ours
 
 
 def write_data(folder: Path, count: int, images: int) -> dict[str, list[dict]]:
@@ -123,11 +123,8 @@ def options(name: str, text: list[str], words: random.Random) -> list[list[str]]
 
 
 def build(folder: str, weights: dict) -> tuple[dict, harness.Ask]:
-    """Facts of our side, and a function that evaluates a benchmark by name.
-
-    "again" evaluates all benchmarks from the cache's files. weights: file or folder, and what
-    config_of_weights needs beside it.
-    """
+    """Facts of our side, and a function that evaluates a benchmark by name; "again": all of them,
+    from the cache's files."""
     config = config_of_weights(**weights)
     with config.unlocked():
         config.eval.cache = f"{folder}/cache"

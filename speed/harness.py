@@ -54,7 +54,7 @@ def command(main: Callable[..., None], worker: Build | None = None, **choices: I
         if default is False:
             parser.add_argument(flag, action="store_true")
             continue
-        one, nargs = (default[0], "*") if isinstance(default, tuple) else (default, None)
+        one, nargs = ((*default, "")[0], "*") if isinstance(default, tuple) else (default, None)
         parser.add_argument(
             flag, type=type(one), default=default, nargs=nargs, choices=choices.get(name),
             metavar=name.upper(), help=f"default: {default}",
@@ -235,36 +235,12 @@ def compare(
     }
 
 
-def compare_scores(sides: Mapping[str, Worker], questions: Mapping[str, str]) -> float:
-    """Prints wall and CPU seconds of "ours" and "torch" per question, and ratios to ours.
-
-    questions: label of a line -> question. Returns the largest difference of a score.
-    """
-    width, difference = max(map(len, questions)) + 2, 0.0
-    print(f"{'':{width}}" + f"{'ours':>9}{'torch':>9}{'ratio':>8}" * 2 + "  (wall, CPU seconds)")
-    total = dict.fromkeys(sides, np.zeros(2))
-    for label, question in (*questions.items(), ("all", "")):
-        times = total
-        if question:
-            answers = {name: worker.ask(question) for name, worker in sides.items()}
-            times = {name: np.array([a["s"], a["CPU s"]]) for name, a in answers.items()}
-            total = {name: total[name] + times[name] for name in total}
-            scores = [np.array(answers[name]["scores"]) for name in ("ours", "torch")]
-            difference = max(difference, float(np.abs(scores[0] - scores[1]).max()))
-        pairs = zip(times["ours"], times["torch"], strict=True)
-        line = "".join(f"{a:9.1f}{b:9.1f}{b / a:7.1f}x" for a, b in pairs)
-        print(f"{label:{width}}{line}", flush=True)
-    return difference
-
-
-def photo(rng: np.random.Generator, width: int, height: int, *, noise: float = 6.0) -> Image.Image:
+def photo(rng: np.random.Generator, width: int, height: int) -> Image.Image:
     """A random image with the detail of a photograph: smooth shades, edges and fine noise."""
     coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
     smooth = coarse.resize((width, height), Image.Resampling.BICUBIC)
-    if not noise:
-        return smooth
     pixels = np.asarray(smooth, np.int16)
-    noisy = pixels + rng.normal(0, noise, pixels.shape)
+    noisy = pixels + rng.normal(0, 6, pixels.shape)
     return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
 
 

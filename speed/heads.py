@@ -3,10 +3,9 @@
   python speed/heads.py --torch-python .venv-parity/bin/python
   python speed/heads.py --heads dcsm --models B/16 --batches 16
 
-Compares ours with the plain formula in JAX (`naive`), for PACL also with the sum over patches as a
-matrix product (`pooled`), and with the authors' formulation in torch (`torch`). For PACL, `torch`
-is the formula of `naive`; the authors train `pacl_own`, which pools every image by its own caption
-only. Towers are frozen: only the head has gradients.
+Compares ours with the authors' formulation in torch. For PACL that is the printed formula; the
+authors train `pacl_own`, which pools every image by its own caption only. Towers are frozen: only
+the head has gradients.
 
 Each side is a separate process; a round takes one step of each. Prints seconds per step (median
 over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries (for
@@ -27,12 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 from speed import harness
 from speed.harness import GIB
 
-SIDES = {
-    "dcsm": ("ours", "naive", "torch"),
-    "pacl": ("ours", "pooled", "naive", "torch"),
-    "pacl_own": ("ours", "torch"),
-    "sparc": ("ours", "torch"),
-}
+HEADS = ("dcsm", "pacl", "pacl_own", "sparc")
 # text tokens, as in the authors' code; other heads: the variant's
 LENGTH = {"dcsm": 30}
 LIMIT_BYTES, LIMIT_FLOPS = 4 * GIB, 1e12  # of temporaries and of a step
@@ -40,23 +34,21 @@ Built = tuple[dict, Callable[[], None]]
 
 
 def main(
-    heads: tuple = tuple(SIDES),
+    heads: tuple = HEADS,
     models: tuple = ("B/32", "B/16", "L/14-336"),
     batches: tuple = (16, 256, 1024),
     no_torch: bool = False,
     torch_python: str = sys.executable,
     rounds: int = 5,
 ) -> None:
-    pythons = {"torch": torch_python}
+    pythons = {"ours": sys.executable} | ({} if no_torch else {"torch": torch_python})
     for case in ((head, model, batch) for head in heads for model in models for batch in batches):
         workers, sizes = dict[str, harness.Worker](), None
-        for name in SIDES[case[0]]:
-            if name == "torch" and no_torch:
-                continue
+        for name, python in pythons.items():
             options = dict(zip(("head", "model", "batch"), case, strict=True))
-            # without JAX_PLATFORMS our sides would take a GPU, and torch the CPU
+            # without JAX_PLATFORMS our side would take a GPU, and torch the CPU
             workers[name] = harness.Worker(
-                name, pythons.get(name, sys.executable), "heads.py", {"JAX_PLATFORMS": "cpu"},
+                name, python, "heads.py", {"JAX_PLATFORMS": "cpu"},
                 side=name, sizes=sizes, **options,
             )  # fmt: skip
             sizes = sizes or workers[name].facts["sizes"]
@@ -78,7 +70,7 @@ def main(
 
 def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask]:
     """Facts of one side of a case, and a function that takes a step."""
-    made = build_torch(sizes, case["head"]) if side == "torch" else build_jax(side, **case)
+    made = build_torch(sizes, case["head"]) if side == "torch" else build_jax(**case)
     facts, make_step = made
     operations = facts.get("sizes", sizes)["operations"]
     can_run = facts["planned"] <= LIMIT_BYTES and operations <= LIMIT_FLOPS
@@ -97,8 +89,8 @@ def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask
     return {**facts, "can_run": can_run}, ask
 
 
-def build_jax(side: str, head: str, model: str, batch: int) -> Built:
-    """Facts of one side in JAX, and a function that makes its step."""
+def build_jax(head: str, model: str, batch: int) -> Built:
+    """Facts of our side, and a function that makes its step."""
     import jax
 
     from speed.train_step import random_arrays
@@ -110,9 +102,6 @@ def build_jax(side: str, head: str, model: str, batch: int) -> Built:
     options = {"pooling": "own_caption"} if is_own_caption else {}
     length = {"context_length": LENGTH[name]} if name in LENGTH else {}
     net = models.build(name, model, head=options, **length)
-    if side != "ours":
-        fields = {key: getattr(net.head, key) for key in models._fields(type(net.head))}
-        net = net.clone(head=naive_head(name, side)(**fields | {"chunk": batch}))
     shapes = jax.eval_shape(lambda key: models.init(net, key), jax.random.key(0))
     parameters = Parameters(net, 0, shapes, ("image", "text", "head/functional_words"))
     params, frozen = parameters.split(shapes)
@@ -159,42 +148,6 @@ def build_torch(sizes: dict, head: str) -> Built:
     return {"planned": planned}, partial(torch_heads.make_step, head, case)
 
 
-def naive_head(name: str, side: str) -> type:
-    """Class of a head that computes the printed formula for all pairs at once.
-
-    side: "pooled" writes PACL's sum over patches as a matrix product.
-    """
-    import jax
-    import jax.numpy as jnp
-    from jaxtyping import Array
-
-    from vlc_jax.models import dcsm, pacl
-
-    class NaiveDCSM(dcsm.DCSM):
-        def score(self, image, text, *, is_training: bool = False, scaling: Any = None) -> Array:
-            maps = jnp.einsum("npd,mtd->nmpt", image.tokens, text.tokens, precision="highest")
-            x = maps + self._word_columns(text)[None]
-            x = ((x - x.mean()) / x.std(ddof=1)).reshape(-1, 1, *maps.shape[2:])
-            for name in ("conv_0", "conv_1"):
-                x = jax.lax.conv_general_dilated(x, self.net[name], (1, 1), "SAME")
-                x = jax.nn.relu(x + self.net[f"{name}_bias"][None, :, None, None])
-            x = x.reshape(len(x), -1) @ self.net["dense_0"] + self.net["dense_0_bias"][None]
-            x = jax.nn.relu(x) @ self.net["dense_1"] + self.net["dense_1_bias"][None]
-            return x.reshape(maps.shape[:2])
-
-    class NaivePACL(pacl.PACL):
-        def score(self, image, text, *, is_training: bool = False) -> Array:
-            weights = self.weights(image.tokens, text.pooled[None])
-            if side == "pooled":
-                pooled = jnp.einsum("ipt,ipe->ite", weights, image.tokens)
-            else:
-                pooled = jnp.sum(weights[..., None] * image.tokens[:, :, None], axis=1)
-            pooled *= jax.lax.rsqrt(jnp.sum(pooled**2, axis=-1, keepdims=True) + 1e-12)
-            return jnp.einsum("ite,te->it", pooled, text.pooled)
-
-    return {"dcsm": NaiveDCSM, "pacl": NaivePACL}[name]
-
-
 def stored(model: Any, params: Any, batch: int) -> dict:
     """Shapes of the stored features that `model.head` requests, and of the texts."""
     import jax
@@ -209,4 +162,4 @@ def stored(model: Any, params: Any, batch: int) -> dict:
 
 
 if __name__ == "__main__":
-    harness.command(main, build, heads=SIDES)
+    harness.command(main, build, heads=HEADS)

@@ -1,4 +1,4 @@
-"""The training step of CLIP on random pairs that speed/step.py and speed/negatives.py time."""
+"""The training step on random pairs that speed/step.py times."""
 
 import math
 from collections.abc import Callable
