@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from studies import study_results
-from studies.study_prose import MISSING, Prose, unnested
+from studies.study_prose import Prose
+from studies.study_results import MissingValue, unnested
 from vlc_jax.configs.common.methods import METHODS, ROWS, Method
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
@@ -131,10 +132,13 @@ def _numbers(method: Method, prose: Prose) -> list[str]:
     """The method's columns, in parentheses the control's; a cell without values is empty."""
     cells = []
     for column in COLUMNS.values():
-        cell = prose.n(next(iter(method.scenes), ""), column)
-        if method.control:
-            cell = unnested(f"{cell} ({prose.n(method.control, column)})")
-        cells.append("" if MISSING in cell else cell)
+        try:
+            cell = prose.n(next(iter(method.scenes), ""), column)
+            if method.control:
+                cell = unnested(f"{cell} ({prose.n(method.control, column)})")
+        except MissingValue:
+            cell = ""
+        cells.append(cell)
     return cells
 
 
@@ -173,8 +177,8 @@ def _code(names: Iterable[str]) -> str:
 
 
 def main() -> int:
-    docs = ROOT / "docs"
-    prose = Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
+    values = study_results.read_values(ROOT / "docs" / study_results.VALUES)
+    prose = Prose(study_results.Results(values, 3))
     for name in PAGES:
         page = ROOT / name
         page.write_text(rewritten(page.read_text(), prose))

@@ -50,7 +50,7 @@ def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, se
     same folder have the row's name.
     Raises ValueError for a damaged result.
     """
-    results = study_results.Results(out, seeds)
+    results = study_results.Results(study_results.finished(out, {}), seeds)
     named = [(row, runs.get(row.run, row.run)) for row in rows if row.model or row.label]
     done = [(row, run) for row, run in named if results.has(run)]
     ours = {row.model: Ours(out, run, seeds) for row, run in done if row.model}
@@ -64,7 +64,7 @@ def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, se
     # first the models that the runs start from
     labels = {run: run for run in ("clip", "relations", "siglip") if run in runs.values()}
     labels |= {run: row.label or row.model for row, run in done}
-    sections += ["## All results\n", _all(results, labels, PAPERS[paper].scenes)]
+    sections += ["## All results\n", _all(results, labels, out, PAPERS[paper].scenes)]
     return "\n".join(sections)
 
 
@@ -137,33 +137,26 @@ def _table(values: Sequence[published.Value], ours: Mapping[str, Ours]) -> str:
     return markdown_table(header, body, 1) + "\n"
 
 
-def _all(results: study_results.Results, labels: Mapping[str, str], scenes: Sequence[str]) -> str:
+def _all(
+    results: study_results.Results, labels: Mapping[str, str], out: Path, scenes: Sequence[str]
+) -> str:
     """A row per finished run, a column per metric of the summaries.
 
     scenes: the benchmarks of the scenes that have columns.
     """
-    runs = [run for run in labels if results.has(run)]
     chance: dict[tuple[str, str], float | None] = {}
-    for run in runs:
-        chance |= _summary(results.out / f"{run}-0" / "evals", scenes)
+    runs = [run for run in labels if results.has(run)]
+    for folder in (folder for run in runs for folder in sorted((out / f"{run}-0/evals").glob("*"))):
+        if not folder.name.startswith("scenes_") or folder.name in scenes:
+            result = study_results.newest_result(folder)
+            for metric in result.get("summary", ()):
+                if "/" not in metric:  # groups are the paper's columns
+                    chance[folder.name, metric] = result["metrics"][metric]["chance"]
     body = [["chance", *(table.percent(value) for value in chance.values())]]
     for run in runs:
-        numbers = [
-            results.value(run, *column) if results.has(run, *column) else None for column in chance
-        ]
-        cells = (study_results.cell(one) if one else "–" for one in numbers)
+        cells = (
+            study_results.cell(results.value(run, *column)) if results.has(run, *column) else "–"
+            for column in chance
+        )
         body.append([labels[run], *cells])
     return markdown_table(["", *(" ".join(column) for column in chance)], body, 1) + "\n"
-
-
-def _summary(evals: Path, scenes: Sequence[str]) -> dict[tuple[str, str], float | None]:
-    """(benchmark, metric of its summary) -> chance, of a run's newest results."""
-    chance = {}
-    for folder in sorted(evals.glob("*")):
-        if folder.name.startswith("scenes_") and folder.name not in scenes:
-            continue
-        result = study_results.newest_result(folder)
-        names = result.get("summary", ()) if result else ()
-        for metric in (name for name in names if "/" not in name):  # groups are the paper's columns
-            chance[folder.name, metric] = result["metrics"][metric]["chance"]
-    return chance

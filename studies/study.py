@@ -4,29 +4,24 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
-DONE are skipped, so the same command resumes the study. A run's values are in results.parquet,
-beside results.md, as soon as it has finished; runs with values there are skipped, too, unless
-another run starts from them: a study can be done in pieces, over days, and on several machines. A
-run is made again if its config, or that of a run that it starts from, has changed in the plan. A
-second kind of device adds values beside those of the first. A run's folder with other settings, or
-with a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its
-command in OUT/NAME/env.json.
+with `--docs docs`. `--parts d` runs one part. Runs that are DONE are skipped, so the same command
+resumes the study. A run's values are in results.parquet, beside results.md, as soon as it has
+finished; runs with values there are skipped, too, unless another run starts from them: a study can
+be done in pieces, over days, and on several machines. A run is made again if its config, or that of
+a run that it starts from, has changed in the plan. A second kind of device adds values beside those
+of the first. A run's folder with other settings, or with a base run that was replaced, raises an
+error. A run's output is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
   python studies/study.py --docs docs --list            prints the runs that are to be made
-  python studies/study.py --all                         prints the tables of all runs
-  python studies/study.py --docs docs --times           trains 40 steps of each method of the table,
-                                                        alone on the machine, for their median time
+  python studies/study.py --all                         prints every value of all runs
 """
 
 import argparse
 import functools
 import json
 import os
-import shutil
-import subprocess
 import sys
 import time
 import uuid
@@ -40,15 +35,13 @@ from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 command_line.import_matplotlib()
 from launch import scheduler  # noqa: E402
-from studies import real_models, study_columns, study_page, study_results  # noqa: E402
+from studies import real_models, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
-from studies.study_results import REQUEST, VALUES, keep, read_values, write_values  # noqa: E402
+from studies.study_results import REQUEST, VALUES, keep, read_values  # noqa: E402
 from vlc_jax.input_pipeline import stores  # noqa: E402
 
-# of --times: few steps, without evaluations
-SHORT = ("--config.steps=40", "--config.log_every=5", "--config.evals={}")
-# in the folder of a run that stores them
-FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
+# in the folder of a run that stores them; beside the runs
+FEATURES, VECTORS, TEXTS, MINILM = "features", "vectors.npy", "texts.jsonl", "minilm"
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
@@ -68,8 +61,9 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         given = [f"{'path' if name == 'eval/llava' else 'run'}={base}"] if run.base else []
         config = f"configs/{name}.py:{','.join(filter(None, (*given, arguments)))}"
         return [sys.executable, "-m", *module, "--config", config, *run.flags, *more]
-    if run.tool == "vectors":
-        module = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
+    if run.tool in ("vectors", "sentences"):
+        encoder = ["--run", base] if run.tool == "vectors" else ["--model", str(out / MINILM)]
+        module = ["vlc_jax.tools.embed_text", *encoder, "--out", str(folder / VECTORS)]
     else:
         flags += [f"--config.init_from={base}"] if run.base else []
         module = ["vlc_jax.main", "--workdir", str(folder)]
@@ -91,9 +85,6 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     if run.evals:
         evals = {name: {"split": run.split, "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]
-    if run.tool == "sentences":
-        script = str(ROOT / "studies" / "minilm.py")
-        return [sys.executable, script, "--out", str(folder / VECTORS), *flags, *more]
     return [sys.executable, "-m", *module, *flags, *run.flags, *more]
 
 
@@ -119,23 +110,17 @@ def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
     id: random; it changes if a run is deleted and trained again, so that runs that started from
     the old one are detected.
     """
+    paths = {name: out / name / REQUEST for name in run.needed}
     return {
         "config": run.config,
         "seed": run.seed,
-        "base": run.base,
-        "id of the base": _id(run.base, out),
-        "flags": list(more),
+        "flags": [*run.flags, *more],
+        "runs that it needs": {
+            name: _saved_request(path)["id"] if path.exists() else None
+            for name, path in paths.items()
+        },
         "id": uuid.uuid4().hex,
-        **({"id of the features": _id(run.features, out)} if run.features else {}),
-        **({"id of the vectors": _id(run.vectors, out)} if run.vectors else {}),
-        **({"id of the texts": _id(run.texts, out)} if run.texts else {}),
-        **({"flags of the run": list(run.flags)} if run.flags else {}),
     }
-
-
-def _id(name: str, out: Path) -> str | None:
-    path = out / name / REQUEST
-    return _saved_request(path)["id"] if name and path.exists() else None
 
 
 def _saved_request(path: Path) -> dict[str, object]:
@@ -191,8 +176,8 @@ class Study:
     def _train(self, run: Run, share: scheduler.Share) -> bool:
         try:
             return train(run, self.out, share, self.more, self.scheduler)
-        # a full disk, a folder that cannot be written
-        except OSError as error:
+        # a full disk, a folder that cannot be written, no package of a model
+        except (OSError, ValueError) as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             return False
 
@@ -229,6 +214,8 @@ def train(
     # before the start: a run that is killed at once is still checked next time
     if not (folder / REQUEST).exists():
         (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
+    if run.tool == "sentences":
+        real_models.unpack_minilm(out / MINILM)
     code = processes.process(command(run, out, more), ROOT, folder / "log.txt", share)
     # training writes DONE itself
     if run.tool != "train" and code == 0:
@@ -279,33 +266,7 @@ def merge(values: Path, files: Sequence[Path]) -> None:
         for name, by_device in read_values(path).items():
             for kept in by_device.values():
                 study_results.add(merged, name, kept)
-    write_values(values, merged)
-
-
-def time_steps(out: Path, values: Path) -> None:
-    """Trains seed 0 of each method of the table and of its control into OUT/times, if what it
-    starts from is in OUT; the times replace those of the study, whose runs share the machine."""
-    kept, runs = read_values(values), {run.name: run for run in plan("abdf", 1)}
-    pairs = [study_columns.CONTROLS[name] for name in study_columns.OF_TABLE]
-    controls = [control for control, base in pairs if control != base]
-    for name in dict.fromkeys([*study_columns.OF_TABLE, *controls]):
-        run = runs[f"{name}-0"]
-        is_ready = all((out / needed / "DONE").exists() for needed in run.needed)
-        if run.name not in kept or run.tool != "train" or not is_ready:
-            continue
-        folder = out / "times" / run.name
-        shutil.rmtree(folder, ignore_errors=True)
-        words = command(run._replace(name=f"times/{run.name}"), out, SHORT)
-        subprocess.run(words, check=True, capture_output=True)
-        (folder / REQUEST).write_text(json.dumps({"config": run.config}))
-        new = study_results.record_of(folder)
-        print(run.name, new.metrics, flush=True)
-        for other in (key for key in kept if key.rpartition("-")[0] == name):
-            old = kept[other].get(new.device)
-            if old and study_results.RECORD in old.metrics:
-                step = new.metrics[study_results.RECORD]["step_ms"]
-                old.metrics[study_results.RECORD]["step_ms"] = step
-    write_values(values, kept)
+    study_results.write_values(values, merged)
 
 
 def main() -> int:
@@ -320,7 +281,6 @@ def main() -> int:
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
     parser.add_argument("--all", action="store_true", help="print the tables of all runs")
-    parser.add_argument("--times", action="store_true", help="time a step of each method")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -335,10 +295,9 @@ def main() -> int:
     if args.merge:
         merge(values, args.merge)
     if args.all:
-        kept = values if args.docs or values.exists() else ROOT / "docs" / VALUES
-        results = study_results.Results(out, args.seeds, kept)
-        for text in study_page.notes(results, args.parts):
-            print(text)
+        kept = read_values(values if args.docs or values.exists() else ROOT / "docs" / VALUES)
+        results = study_results.Results(study_results.finished(out, kept), args.seeds)
+        print(*study_page.notes(results, args.parts), sep="\n")
         return 0
     reasons = {part: real_models.missing(part) for part in args.parts}
     for reason in filter(None, reasons.values()):
@@ -349,10 +308,8 @@ def main() -> int:
         for run in todo():
             print(run.name, run.config)
         return 0
-    write = functools.partial(study_page.write, out, docs, args.seeds, args.parts)
-    if args.times:
-        time_steps(out, values)
-    runs = () if args.rebuild or args.merge or args.times else todo()
+    write = functools.partial(study_page.write, out, docs, args.seeds)
+    runs = () if args.rebuild or args.merge else todo()
     return complete(runs, out, args.jobs, more, write, values)
 
 

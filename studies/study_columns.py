@@ -95,8 +95,6 @@ OF_HEADS = ("attribute swap", "relation swap", "negation", "What'sUp pair",
 OF_DECODERS = (*(title for title in OF_HEADS if title != "held-out attribute swap"), "object")
 OF_NEGATION = ("negation", "colour, object denied", "R@1 image→text, object denied",
                "R@1 image→text", "object", "colour")  # fmt: skip
-OF_GAINS = ("attribute swap", "relation swap", "negation", "Orig REPLACE", "Aug REPLACE",
-            "Brit REPLACE", "Orig SWAP", "Aug SWAP", "Brit SWAP", "R@1 image→text")  # fmt: skip
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 NEWER = (
     "tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla", "fsc_clip_local",
@@ -134,10 +132,6 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "dcsm_no_rows": "DCSM without vectors of functional words",
     "dcsm_varied": "DCSM, varied captions",
     "pacl_feature_1d": "PACL + RoPE",
-    "pacl_feature_2d": "PACL + RoPE by row and column",
-    "pacl_unlocked": "PACL, image tower trained",
-    "pacl_qk_1d": "PACL + RoPE inside the tower, trained",
-    "pacl_qk_2d": "PACL + RoPE inside the tower by row and column, trained",
     "crepe_replace": "CREPE-replace",
     "crepe_negate": "CREPE-negate",
     "fsc_clip": "FSC-CLIP's loss",
@@ -165,7 +159,7 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
 }
 ENDS = {  # end of a run's name -> what is added to the label of the rest
-    **dict.fromkeys(("_synonyms", "_hues", "_relations", "_geometry", "_details"), ""),
+    **dict.fromkeys(("_synonyms", "_relations", "_geometry", "_details"), ""),
     **{f"_balanced_{share}_permuted": f", balanced to {share} %, images permuted"
        for share in (60, 52)},
     **{f"_balanced_{share}": f", negatives balanced to {share} %" for share in (60, 52)},

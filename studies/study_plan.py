@@ -17,7 +17,6 @@ from vlc_jax.configs.common.methods import METHODS
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
-    "c": "the same with ten colours that are hard to tell apart",
     "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
     "e": "part b in a world whose captions say synonyms",
     "f": "the other methods",
@@ -119,6 +118,7 @@ TEXTS = {  # runs that store negatives -> their method, and the goal of the filt
     "texts_random_four": ("degla", "--keep=0.39"),
     **{f"texts_{name}": (name, "--keep=1") for name in study_columns.DRAWN},
 }
+MINILM_HEADS = {"": "", "_pacl": ",head=pacl", "_pacl_1d": ",head=pacl,rope=feature_1d"}
 NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its benchmarks
     "negation_none": {},
     "negation_1.9": {"strength": 1.9},
@@ -175,8 +175,8 @@ def _controls() -> Iterator[Run]:
 
 
 def _heads() -> Iterator[Run]:
-    """Heads on stored features, which those of the same config and phrases share; PACL with a
-    trained image tower, which RoPE inside it requires; vectors of texts."""
+    """Heads on stored features, which those of the same config and phrases share; vectors of
+    texts."""
     plain = [
         OF_METHODS[name]._replace(name=f"{name}_plain", config=f"{name}:phrases=plain,steps=500")
         for name in ("pacl", "sparc", "labclip")
@@ -188,22 +188,12 @@ def _heads() -> Iterator[Run]:
         stored = features.setdefault((head, phrases), f"features_{run.name}")
         yield Run(stored, f"{head}:{phrases}{PAIRS}", "clip_mean", tool="features")
         yield run._replace(features=stored)
-    for name, rope in (("pacl_unlocked", ""), ("pacl_qk_1d", "qk_1d"), ("pacl_qk_2d", "qk_2d")):
-        config = f"pacl:image_tower=unlocked,steps=125{rope and f',rope={rope}'}"
-        yield Run(name, config, "clip_mean", evals=HEAD_EVALS)
     yield Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors")
     yield OF_METHODS["text_vectors"]._replace(vectors="vectors")
     yield Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
-    for end, head in (
-        ("", ""),
-        ("_pacl", ",head=pacl"),
-        ("_pacl_1d", ",head=pacl,rope=feature_1d"),
-    ):
-        yield OF_METHODS["text_vectors"]._replace(
-            name=f"minilm{end}",
-            config=OF_METHODS["text_vectors"].config + head,
-            vectors="minilm_vectors",
-        )
+    plain = OF_METHODS["text_vectors"]._replace(vectors="minilm_vectors")
+    for end, head in MINILM_HEADS.items():
+        yield plain._replace(name=f"minilm{end}", config=plain.config + head)
 
 
 def _further() -> Iterator[Run]:
@@ -274,7 +264,6 @@ def _with_texts(kind: str) -> Callable[[Run], Run]:
 
 CHANGES: dict[str, Callable[[Run], Run]] = {  # end of a name -> what it changes
     "_synonyms": lambda run: run.in_world("scenes-synonyms"),
-    "_hues": lambda run: run.in_world("scenes-hues"),
     "_permuted": _permuted,
     "_relations": _on_relations,
     "_random": _with_texts("random"),
@@ -298,9 +287,10 @@ def _ends(names: Sequence[str], *ends: str) -> list[str]:
 def _wanted() -> dict[str, Sequence[str]]:
     """The runs of each part, without what they start from."""
     scenes = {key: [*method.scenes] for key, method in METHODS.items()}
-    hard = _ends(["clip_ft", *scenes["hn"], *scenes["hp_hn"]], "", "_relations")
+    hard = ["clip_ft", *scenes["hn"], *scenes["hp_hn"]]
+    kept = ("clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only", "relations")
     stored = [name for key in HEADS for name in scenes[key]]
-    stored += ["pacl_plain", "sparc_plain", "labclip_plain", "pacl_unlocked", "pacl_qk_1d"]
+    stored += ["pacl_plain", "sparc_plain", "labclip_plain", "text_vectors"]
     elsewhere = (*BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
     others = [name for key in scenes if key not in elsewhere for name in scenes[key]]
     balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
@@ -309,10 +299,9 @@ def _wanted() -> dict[str, Sequence[str]]:
     hn_runs = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_60", "_balanced_52")]
     return {
         "a": ("clip_ft_400", "negclip", "clip_ft_1200", "relations"),
-        "b": (*hard, "relations"),
-        "c": _ends(["clip_ft", "hn", "hp_hn"], "_hues"),
-        "d": _ends([*stored, "pacl_qk_2d", "text_vectors"], "", "_relations"),
-        "e": _ends([*hard, "relations"], "_synonyms"),
+        "b": [*hard, *_ends(kept[:-1], "_relations"), "relations"],
+        "d": [*stored, *_ends(["dcsm", "pacl", "text_vectors"], "_relations")],
+        "e": _ends([*hard, *_ends(hard, "_relations"), "relations"], "_synonyms"),
         "f": [
             *("clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip", *others),
             *(name for name, (method, _) in TEXTS.items() if method != "hn"),

@@ -79,29 +79,27 @@ class Value(NamedTuple):
         return self.mean + self.half
 
 
-class Results:
-    """Evaluation results of the runs in `out`, read on demand, and of earlier runs from a file.
+class MissingValue(ValueError):
+    """A value that the runs do not have."""
 
-    seeds: of every run but those of study_columns.SEEDS.
-    values: file of values. prefer: the device whose values are taken where there are several.
+
+class Results:
+    """Values of runs by name, with their means over seeds.
+
+    seeds: of every run but those of study_columns.SEEDS. prefer: the device whose values are taken
+    where there are several.
     """
 
-    def __init__(self, out: Path, seeds: int, values: Path | None = None) -> None:
-        self.out, self.seeds, self.prefer = out, seeds, ""
-        self._values = read_values(values) if values else {}
+    def __init__(self, values: Values, seeds: int) -> None:
+        self._values, self.seeds, self.prefer = values, seeds, ""
 
     def has(self, run: str, benchmark: str = "", metric: str = "") -> bool:
-        """True if all seeds of a run are done, and evaluated on `benchmark` with `metric`, if
-        these are set."""
-        names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
-        if not all(name in self._values or (self.out / name / "DONE").exists() for name in names):
+        """True if all seeds of a run have values, of `benchmark` and `metric` if these are set."""
+        names = self._names(run)
+        if not all(name in self._values for name in names):
             return False
         metrics = [self._of(name).metrics.get(benchmark) for name in names] if benchmark else []
         return all(of is not None and (not metric or metric in of) for of in metrics)
-
-    def seeds_of(self, run: str) -> int:
-        """Number of seeds behind a row."""
-        return study_columns.seeds_of(run, self.seeds)
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         """Mean of a metric over seeds, with its interval."""
@@ -140,44 +138,36 @@ class Results:
         """The values of a run with its seed, by the device that trained it."""
         return self._values.get(name, {})
 
-    def benchmarks(self, runs: Sequence[str]) -> list[str]:
-        """Names of the benchmarks of any of the runs."""
-        return sorted({name for run in runs for name in self._of(f"{run}-0").metrics})
-
-    def metrics(self, run: str, benchmark: str) -> list[str]:
-        """Names of the metrics of a run."""
-        return [*self._of(f"{run}-0").metrics[benchmark]]
+    def metrics(self, run: str) -> dict[str, dict[str, Estimate]]:
+        """The values of a run's first seed."""
+        return self._of(f"{run}-0").metrics
 
     def titles(self, runs: Sequence[str]) -> list[str]:
         """Names of the runs of a table, with their seeds if they have fewer than others, and with
         their devices if these are several."""
         devices, titles = [self.device(run) for run in runs], []
         for run, device in zip(runs, devices, strict=True):
-            seeds, title = self.seeds_of(run), study_columns.label(run)
+            seeds, title = len(self._names(run)), study_columns.label(run)
             title += f", {seeds} seed{'s' * (seeds > 1)}" if seeds < self.seeds else ""
             titles.append(f"{title}, {device}" if len({*devices}) > 1 and device else title)
         return titles
 
     def estimates(self, run: str, benchmark: str, metric: str) -> list[Estimate]:
         """The estimate of every seed."""
-        names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
-        found = [self._of(name).metrics.get(benchmark, {}).get(metric) for name in names]
-        if None in found:
-            name = names[found.index(None)]
-            raise ValueError(f"{name} has no {metric} of {benchmark}: evaluate it again")
+        found = []
+        for name in self._names(run):
+            found.append(self._of(name).metrics.get(benchmark, {}).get(metric))
+            if found[-1] is None:
+                raise MissingValue(f"{name} has no {metric} of {benchmark}: evaluate it again")
         return found
 
-    def save(self, path: Path) -> None:
-        """Writes the file of values, with all finished runs in `out` added."""
-        for done in sorted(self.out.glob("*/DONE")):
-            if (done.parent / "evals").is_dir():
-                add(self._values, done.parent.name, values_of(done.parent))
-        write_values(path, self._values)
+    def _names(self, run: str) -> list[str]:
+        return [f"{run}-{seed}" for seed in range(study_columns.seeds_of(run, self.seeds))]
 
     def _of(self, name: str) -> Kept:
         """Values of a run with its seed: of the preferred device, else of the first."""
         if name not in self._values:
-            add(self._values, name, values_of(self.out / name))
+            raise MissingValue(f"{name} has no values")
         by_device = self._values[name]
         return by_device.get(self.prefer) or next(iter(by_device.values()))
 
@@ -230,40 +220,44 @@ def write_values(path: Path, values: Values) -> None:
     written.replace(path)
 
 
+def finished(out: Path, values: Values) -> Values:
+    """The values, with those of all finished runs in `out`.
+
+    Raises ValueError for a missing or malformed result."""
+    for done in sorted(out.glob("*/DONE")):
+        add(values, done.parent.name, values_of(done.parent))
+    return values
+
+
 def keep(path: Path, workdir: Path) -> None:
     """Adds the values of a finished run to the file, in place of earlier ones of its device.
 
     Raises ValueError for a missing or malformed result."""
-    if (workdir / "evals").is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        values = read_values(path)
-        add(values, workdir.name, values_of(workdir))
-        write_values(path, values)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = read_values(path)
+    add(values, workdir.name, values_of(workdir))
+    write_values(path, values)
 
 
 def values_of(workdir: Path) -> Kept:
     """Values of a run's newest evaluations, and its record.
 
     Raises ValueError for a missing or malformed result."""
-    metrics = dict[str, dict[str, Estimate]]()
-    for folder in sorted((workdir / "evals").iterdir()):
-        result = newest_result(folder)
-        if result is None:
-            raise ValueError(f"{folder} holds no results of a run that is done")
+    metrics, evals = dict[str, dict[str, Estimate]](), workdir / "evals"
+    for folder in sorted(evals.iterdir()) if evals.is_dir() else ():
         keys = Estimate._fields[: 4 if folder.name in OF_GEOMETRY else 3]
         try:
             metrics[folder.name] = {
                 name: Estimate(*(_rounded(metric[key], key == "chance") for key in keys))
-                for name, metric in result["metrics"].items()
+                for name, metric in newest_result(folder)["metrics"].items()
                 if "/" not in name or folder.name.startswith(GROUPED)
             }
-        except (KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
-                f"a metric of {folder} has no value with an interval; remove its results and "
-                "evaluate again"
+                f"{folder} has no results, or damaged ones ({error}); remove it and evaluate again"
             ) from error
     record = record_of(workdir)
-    return record._replace(metrics=metrics | record.metrics)
+    return record._replace(metrics=metrics | record.metrics) if evals.is_dir() else Kept({})
 
 
 def _rounded(number: object, is_optional: bool) -> float | None:
@@ -337,21 +331,16 @@ def percent(fraction: float) -> str:
     return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}"
 
 
-def newest_result(folder: Path) -> dict | None:
+def unnested(text: str) -> str:
+    """A text whose marks within parentheses have none of their own: "(78, not resolved)"."""
+    return re.sub(r"(\([^()]*) \(not resolved\)", r"\1, not resolved", text)
+
+
+def newest_result(folder: Path) -> dict:
     """The result of a benchmark at its last step: {"metrics": ..., "summary": names of metrics}.
 
-    None if there is none. Raises ValueError for a damaged or another file.
-    """
-    steps = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
+    Raises ValueError if there is none, or no JSON."""
+    steps = {int(path.stem): path for path in folder.glob("*.json") if path.stem.isdecimal()}
     if not steps:
-        return None
-    newest = max(steps, key=lambda path: int(path.stem))
-    try:
-        result = stores.parse_json(newest.read_bytes())
-        metrics, names = result["metrics"], result.get("summary", ())
-        chances = [metrics[name]["chance"] for name in names]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{newest} is damaged ({error}); remove it and evaluate again") from error
-    if not all(isinstance(chance, int | float | None) for chance in chances):
-        raise ValueError(f"{newest} is no result of a benchmark; remove it and evaluate again")
-    return result
+        raise ValueError("no step")
+    return stores.parse_json(steps[max(steps)].read_bytes())
