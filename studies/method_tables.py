@@ -13,7 +13,7 @@ from pathlib import Path
 
 from studies import study_results
 from studies.study_prose import Prose
-from studies.study_results import MissingValue, unnested
+from studies.study_results import MissingValueError, unnested
 from vlc_jax.configs.common.methods import METHODS, ROWS, Method
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
@@ -136,7 +136,7 @@ def _numbers(method: Method, prose: Prose) -> list[str]:
             cell = prose.n(next(iter(method.scenes), ""), column)
             if method.control:
                 cell = unnested(f"{cell} ({prose.n(method.control, column)})")
-        except MissingValue:
+        except MissingValueError:
             cell = ""
         cells.append(cell)
     return cells

@@ -146,12 +146,12 @@ def _all(
     """
     chance: dict[tuple[str, str], float | None] = {}
     runs = [run for run in labels if results.has(run)]
-    for folder in (folder for run in runs for folder in sorted((out / f"{run}-0/evals").glob("*"))):
-        if not folder.name.startswith("scenes_") or folder.name in scenes:
-            result = study_results.newest_result(folder)
+    for result in (r for run in runs for r in read_workdir.newest_results(out / f"{run}-0")):
+        name = result["benchmark"]
+        if not name.startswith("scenes_") or name in scenes:
             for metric in result.get("summary", ()):
                 if "/" not in metric:  # groups are the paper's columns
-                    chance[folder.name, metric] = result["metrics"][metric]["chance"]
+                    chance[name, metric] = result["metrics"][metric]["chance"]
     body = [["chance", *(table.percent(value) for value in chance.values())]]
     for run in runs:
         cells = (

@@ -38,7 +38,9 @@ from launch import scheduler  # noqa: E402
 from studies import real_models, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, keep, read_values  # noqa: E402
-from vlc_jax.input_pipeline import stores  # noqa: E402
+from vlc_jax.errors import UsageError  # noqa: E402
+from vlc_jax.input_pipeline.commands import parts  # noqa: E402
+from vlc_jax.run import workdir  # noqa: E402
 
 # in the folder of a run that stores them; beside the runs
 FEATURES, VECTORS, TEXTS, MINILM = "features", "vectors.npy", "texts.jsonl", "minilm"
@@ -47,30 +49,37 @@ FEATURES, VECTORS, TEXTS, MINILM = "features", "vectors.npy", "texts.jsonl", "mi
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """Command line of a run. more: further flags."""
     name, _, arguments = run.config.partition(":")
-    is_method = "/" not in name and "data=" not in arguments
-    is_study = name.startswith("studies/")
-    has_split = run.split and (is_method or is_study or name.startswith("scenes/"))
-    added = [f"split={run.split}"] if has_split else []
-    added += [f"decoder={real_models.smollm()}"] if is_study else []
-    arguments = ",".join(filter(None, (arguments, *added)))
-    path = f"{name}.py" if is_study else f"configs/{name}.py"
-    flags = ["--config", f"{path}:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
+    words, flags, is_study = [arguments], list[str](), name.startswith("studies/")
     if run.tool == "evaluate":
-        module = ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)]
-        given = [f"{'path' if name == 'eval/llava' else 'run'}={base}"] if run.base else []
-        config = f"configs/{name}.py:{','.join(filter(None, (*given, arguments)))}"
-        return [sys.executable, "-m", *module, "--config", config, *run.flags, *more]
-    if run.tool in ("vectors", "sentences"):
-        encoder = ["--run", base] if run.tool == "vectors" else ["--model", str(out / MINILM)]
-        module = ["vlc_jax.tools.embed_text", *encoder, "--out", str(folder / VECTORS)]
+        given = f"{'path' if name == 'eval/llava' else 'run'}={base}"
+        words.insert(0, run.base and given)
     else:
-        flags += [f"--config.init_from={base}"] if run.base else []
-        module = ["vlc_jax.main", "--workdir", str(folder)]
-    if run.tool == "features":
-        module = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
-    if run.tool == "texts":
-        module = ["studies.balanced_texts", "--out", str(folder)]
+        is_method = "/" not in name and "data=" not in arguments
+        if run.split and (is_method or is_study or name.startswith("scenes/")):
+            words.append(f"split={run.split}")
+        if is_study:
+            words.append(f"decoder={real_models.smollm()}")
+        flags.append(f"--config.seed={run.seed}")
+        if run.base and run.tool != "vectors":
+            flags.append(f"--config.init_from={base}")
+        flags += _inputs(run, out)
+    embed, vectors = "vlc_jax.tools.embed_text", str(folder / VECTORS)
+    module = {
+        "train": ["vlc_jax.main", "--workdir", str(folder)],
+        "evaluate": ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)],
+        "features": ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)],
+        "texts": ["studies.balanced_texts", "--out", str(folder)],
+        "vectors": [embed, "--run", base, "--out", vectors],
+        "sentences": [embed, "--model", str(out / MINILM), "--out", vectors],
+    }[run.tool]
+    config = f"{'' if is_study else 'configs/'}{name}.py:{','.join(filter(None, words))}"
+    return [sys.executable, "-m", *module, "--config", config, *flags, *run.flags, *more]
+
+
+def _inputs(run: Run, out: Path) -> list[str]:
+    """Flags of what a run reads from other runs, and of its evaluations."""
+    flags = []
     if run.texts:
         names = [f"from_table:{kind}" for kind in run.kinds] or ["from_table"]
         options = {name: {"path": str(out / run.texts / TEXTS)} for name in names}
@@ -85,23 +94,7 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     if run.evals:
         evals = {name: {"split": run.split, "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]
-    return [sys.executable, "-m", *module, *flags, *run.flags, *more]
-
-
-def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
-    """Raises ValueError if the folder of a run has other settings or another base run."""
-    for run in todo:
-        path = out / run.name / REQUEST
-        if not path.exists():
-            continue
-        old, new = _saved_request(path), request(run, out, more)
-        differing = [key for key in new if key != "id" and old.get(key) != new[key]]
-        if differing:
-            raise ValueError(
-                f"{path.parent} has other settings: "
-                + "; ".join(f"{key} {old.get(key)}, now {new[key]}" for key in differing)
-                + "; remove that folder or choose another --out"
-            )
+    return flags
 
 
 def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
@@ -115,22 +108,21 @@ def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
         "config": run.config,
         "seed": run.seed,
         "flags": [*run.flags, *more],
-        "runs that it needs": {
-            name: _saved_request(path)["id"] if path.exists() else None
+        "ids of the runs that it needs": {
+            name: workdir.read_object(path).get("id")
             for name, path in paths.items()
+            if path.exists()
         },
         "id": uuid.uuid4().hex,
     }
 
 
-def _saved_request(path: Path) -> dict[str, object]:
-    try:
-        saved = stores.parse_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); remove that folder") from error
-    if not isinstance(saved, dict) or "id" not in saved:
-        raise ValueError(f"{path} is no request of a run; remove that folder")
-    return saved
+def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
+    """Raises an error if the folder of a run has other settings or another base run."""
+    for run in todo:
+        if (path := out / run.name / REQUEST).exists():
+            before = workdir.read_object(path)
+            parts.check_request(path, before, request(run, out, more) | {"id": before.get("id")})
 
 
 class Study:
@@ -149,8 +141,8 @@ class Study:
         self.todo, self.out, self.more, self.values = list(todo), out, more, values
         self.total, self.failed = len(self.todo), list[str]()
         self.started, self.finished = time.monotonic(), 0
-        parts = scheduler.shares(jobs)
-        self.scheduler = scheduler.Scheduler(parts, self._take, self._train, self._finish)
+        shares = scheduler.shares(jobs)
+        self.scheduler = scheduler.Scheduler(shares, self._take, self._train, self._finish)
 
     def run(self) -> list[str]:
         """Trains all runs; returns the names of runs that failed, or whose base failed.
@@ -183,17 +175,16 @@ class Study:
 
     def _finish(self, run: Run, is_done: bool) -> None:
         self.finished += 1
-        if is_done and self.values is not None:
-            try:
+        try:
+            if is_done and self.values is not None:
                 keep(self.values, self.out / run.name)
-            except (OSError, ValueError) as error:
-                print(f"{run.name}: {error}", file=sys.stderr)
-                is_done = False
+        except (OSError, ValueError) as error:
+            print(f"{run.name}: {error}", file=sys.stderr)
+            is_done = False
+        outcome = "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
         if not is_done:
             self.failed.append(run.name)
-        outcome = "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
-        if self.scheduler.is_stopped and not is_done:
-            outcome = "stopped"
+            outcome = "stopped" if self.scheduler.is_stopped else outcome
         minutes = (time.monotonic() - self.started) / 60
         remaining = minutes / self.finished * (self.total - self.finished)
         print(
@@ -236,21 +227,17 @@ def complete(
     values: see `Study`.
     130 after a signal, 2 if a folder has other settings, 1 if a run failed or a result is damaged.
     """
-    jobs = min(jobs, len(os.sched_getaffinity(0)))
+    jobs, code = min(jobs, len(os.sched_getaffinity(0))), 2
     try:
         check(todo, out, more)
-        failed = Study(todo, out, jobs, more, values).run()
-    except ValueError as error:
+        failed, code = Study(todo, out, jobs, more, values).run(), 1
+        print(f"results: {write()}")
+    except (ValueError, UsageError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return code
     except KeyboardInterrupt:
         print("interrupted; the same command resumes", file=sys.stderr)
         return 130
-    try:
-        print(f"results: {write()}")
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -302,14 +289,12 @@ def main() -> int:
     reasons = {part: real_models.missing(part) for part in args.parts}
     for reason in filter(None, reasons.values()):
         print(f"{reason}; its runs are skipped")
-    parts = "".join(part for part, reason in reasons.items() if not reason)
-    todo = functools.partial(remaining, plan(parts, args.seeds), values)
+    able = [part for part, reason in reasons.items() if not reason]
+    runs = [] if args.rebuild or args.merge else remaining(plan(able, args.seeds), values)
     if args.list:
-        for run in todo():
-            print(run.name, run.config)
+        print(*(f"{run.name} {run.config}" for run in runs), sep="\n")
         return 0
     write = functools.partial(study_page.write, out, docs, args.seeds)
-    runs = () if args.rebuild or args.merge else todo()
     return complete(runs, out, args.jobs, more, write, values)
 
 

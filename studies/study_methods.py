@@ -5,7 +5,7 @@ from typing import Any
 
 from studies import study_columns, study_results
 from studies.study_columns import COLUMNS, CONTROLS, Column
-from studies.study_results import RECORD, MissingValue, Results, Value
+from studies.study_results import RECORD, MissingValueError, Results, Value
 from vlc_jax.report.to_markdown import markdown_table
 
 ATTRIBUTES, NEGATION, RETRIEVAL = (
@@ -56,7 +56,7 @@ def table(results: Results) -> str:
 def _or_none(difference: Callable[..., Value], *arguments: Any, **options: Any) -> str:
     try:
         return study_results.signed(difference(*arguments, **options))
-    except MissingValue:
+    except MissingValueError:
         return NONE
 
 
@@ -71,7 +71,7 @@ def _grounded(results: Results, run: str, control: str, base: str) -> Value:
     blind = control if control == base else control + PERMUTED
     runs = (run, control, run + PERMUTED, blind)
     if len({*map(results.device, runs)}) > 1:
-        raise MissingValue(f"{run} and its controls are of several devices")
+        raise MissingValueError(f"{run} and its controls are of several devices")
     swaps = (results.by_seed(each, ATTRIBUTES.benchmark, ATTRIBUTES.metric) for each in runs)
     values = [(a - b) - (c - d) for a, b, c, d in zip(*swaps, strict=True)]
     return study_results.over_seeds(values)

@@ -23,7 +23,7 @@ from studies import (
     study_results,
 )
 from studies.study_columns import PROTOCOLS, column
-from studies.study_results import RECORD, VALUES, MissingValue, Results, cell, percent
+from studies.study_results import RECORD, VALUES, MissingValueError, Results, cell, percent
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
 
@@ -55,7 +55,7 @@ def of_runs(results: Results, runs: Sequence[str], *titles: str) -> str:
 
 
 def of_protocols(results: Results, tower: str, run: str, *titles: str) -> str:
-    """Table of a model that answers: the cosine of the run `tower`, then a row for each protocol."""
+    """Table of a model that answers: the cosine of the run `tower`, a row for each protocol."""
     rows = [(title, run, protocol) for protocol, title in PROTOCOLS.items()]
     return table(results, [(*results.titles([tower]), tower, ""), *rows], titles, "protocol")
 
@@ -126,7 +126,7 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
         with matplotlib.rc_context({"axes.spines.right": False, "axes.spines.top": False}):
             try:
                 paint(results).savefig(folder / f"study_{name}.png", dpi=130)
-            except MissingValue as error:
+            except MissingValueError as error:
                 print(f"no figure {name}: {error}", file=sys.stderr)
     path = docs / ANSWERS
     path.write_text(answers(results))
@@ -152,7 +152,7 @@ def answers(results: Results) -> str:
             results.prefer = study_plan.preferred(part[1], results)
         try:
             texts.append(environment.from_string(question).render(names).strip())
-        except MissingValue as error:
+        except MissingValueError as error:
             title = question.partition("## ")[2].partition("\n")[0]
             print(f"left out: {title} {error}", file=sys.stderr)
     results.prefer = ""

@@ -63,14 +63,6 @@ class Run(NamedTuple):
     kinds: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
-    def in_world(self, world: str) -> "Run":
-        """The same run in another world scenes-SUFFIX, with the suffix in its name."""
-        suffix = f"_{world.removeprefix('scenes-')}"
-        name, _, arguments = self.config.partition(":")
-        arguments = ",".join(filter(None, (arguments, f"world={world}")))
-        base = self.base and self.base + suffix
-        return self._replace(name=self.name + suffix, config=f"{name}:{arguments}", base=base)
-
     @property
     def needed(self) -> list[str]:
         """Names of the runs that must finish first."""
@@ -139,35 +131,29 @@ OF_METHODS = {
 }
 
 
-def _bases() -> Iterator[Run]:
-    """Models that others start from; mean pooling, so that their loss trains the patch tokens."""
+def _bases_and_controls() -> Iterator[Run]:
+    """Models that others start from, of mean pooling if their loss trains the patch tokens, and
+    controls and variants of methods."""
     yield Run("hard_images", PAIRS_ALONE, "clip")
     # there 800 steps on pairs teach relations in every seed
-    hard_images = Run("hard_images", "scenes/hard_images:steps=800", "clip")
-    yield hard_images.in_world("scenes-synonyms")
+    on_pairs = "scenes/hard_images:steps=800,world=scenes-synonyms"
+    yield Run("hard_images_synonyms", on_pairs, "clip_synonyms")
     yield Run("relations", "negclip:hard_images", "hard_images")
     yield Run("clip_mean", "scenes/clip:pooling=mean")
     yield Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean")
     yield Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean")
     yield Run("clip_frozen", "scenes/clip:pooling=mean")
-
-
-def _controls() -> Iterator[Run]:
-    """Controls and variants of methods."""
     itc = ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc")
     yield OF_METHODS["xvlm"]._replace(name="xvlm_itc", flags=itc, evals={})
     yield OF_METHODS["siglip_ft"]._replace(flags=NO_PHRASES)
     yield Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip")
     yield Run("leftright_siglip", "leftright:family=siglip", "siglip")
-    captioner, llava = OF_METHODS["captioner"], OF_METHODS["llava"]
-    any_captions = captioner.config.replace(",relations=1", "")
-    yield captioner._replace(name="captioner_any", config=any_captions)
-    pooled = ",select=pooled"
-    for end, arguments in (("", ""), ("_pooled", pooled)):
-        yield Run(f"llava_stage1{end}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
-    yield llava._replace(
-        name="llava_pooled", config=llava.config + pooled, base="llava_stage1_pooled"
-    )
+    any_captions = OF_METHODS["captioner"].config.replace(",relations=1", "")
+    yield OF_METHODS["captioner"]._replace(name="captioner_any", config=any_captions)
+    yield Run("llava_stage1", "scenes/llava:stage=1", "clip_frozen")
+    yield Run("llava_stage1_pooled", "scenes/llava:stage=1,select=pooled", "clip_frozen")
+    pooled = f"{OF_METHODS['llava'].config},select=pooled"
+    yield Run("llava_pooled", pooled, "llava_stage1_pooled")
     # few steps: a row takes .2 s of a core
     smollm = "studies/smollm:stage={},steps={},batch=32,count={}"
     yield Run("smollm_stage1", smollm.format(1, 100, 16), "clip_mean")
@@ -201,11 +187,8 @@ def _further() -> Iterator[Run]:
     out of texts, wrong details."""
     for name, (method, flag) in TEXTS.items():
         yield Run(name, OF_METHODS[method].config, tool="texts", flags=(flag,))
-    for base, more in (
-        ("clip", "+scenes_shuffled"),
-        ("relations", "+scenes_shuffled"),
-        ("dcsm", ""),
-    ):
+    shuffled = "+scenes_shuffled"
+    for base, more in {"clip": shuffled, "relations": shuffled, "dcsm": ""}.items():
         config = f"eval/all:sets=scenes_geometry{more}"
         yield Run(f"{base}_geometry", config, base, tool="evaluate")
     evals = {}
@@ -234,11 +217,8 @@ def _binding() -> Iterator[Run]:
 
 
 BINDING = {run.name: run for run in _binding()}
-RUNS = (
-    OF_METHODS
-    | {run.name: run for part in (_bases, _controls, _heads, _further) for run in part()}
-    | BINDING
-)
+RUNS = OF_METHODS | BINDING
+RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further) for run in part()}
 
 
 def _permuted(run: Run) -> Run:
@@ -246,6 +226,12 @@ def _permuted(run: Run) -> Run:
     flags = (*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
     config = run.config.replace(":", f":{PAIRS},", 1) if run.features else run.config
     return run._replace(config=config, features="", flags=flags)
+
+
+def _in_synonyms(run: Run) -> Run:
+    """In the world whose captions say synonyms, where every base has a run, too."""
+    config = f"{run.config}{',' if ':' in run.config else ':'}world=scenes-synonyms"
+    return run._replace(config=config, base=run.base and f"{run.base}_synonyms")
 
 
 def _on_relations(run: Run) -> Run:
@@ -263,7 +249,7 @@ def _with_texts(kind: str) -> Callable[[Run], Run]:
 
 
 CHANGES: dict[str, Callable[[Run], Run]] = {  # end of a name -> what it changes
-    "_synonyms": lambda run: run.in_world("scenes-synonyms"),
+    "_synonyms": _in_synonyms,
     "_permuted": _permuted,
     "_relations": _on_relations,
     "_random": _with_texts("random"),
@@ -342,7 +328,12 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
     """All runs of the parts with all seeds, each once, base runs first.
 
     seeds: of every run but those of study_columns.SEEDS."""
-    unique = {(run.name, seed): run for part in parts for run, seed in _with_seeds(part, seeds)}
+    unique = {
+        (run.name, seed): run
+        for part in parts
+        for run in runs(part)
+        for seed in range(study_columns.seeds_of(run.name, seeds))
+    }
 
     def with_seed(run: str, seed: int) -> str:
         return run and f"{run}-{min(seed, study_columns.seeds_of(run, seeds) - 1)}"
@@ -352,12 +343,6 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
         run._replace(seed=seed, **{each: with_seed(getattr(run, each), seed) for each in names})
         for (_, seed), run in unique.items()
     ]
-
-
-def _with_seeds(part: str, seeds: int) -> Iterator[tuple[Run, int]]:
-    for run in runs(part):
-        for seed in range(study_columns.seeds_of(run.name, seeds)):
-            yield run, seed
 
 
 def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
@@ -383,6 +368,6 @@ def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
 
 def preferred(part: str, results: study_results.Results) -> str:
     """The device that trained most runs of a part."""
-    runs_of_part = plan([part], results.seeds) if part in PARTS else ()
-    counted = Counter(device for run in runs_of_part for device in results.by_device(run.name))
+    names = [run.name for run in plan(part, results.seeds)]
+    counted = Counter(device for name in names for device in results.by_device(name))
     return max(sorted(counted), key=counted.__getitem__, default="")

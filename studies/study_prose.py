@@ -16,7 +16,7 @@ class Prose:
     """Functions of the templates; see the top of this file.
 
     A column may name a protocol: "attribute swap/vqascore". A run or benchmark without values
-    raises MissingValue."""
+    raises MissingValueError."""
 
     def __init__(self, results: Results) -> None:
         self.results, self.broken = results, list[str]()

@@ -20,14 +20,14 @@ import pyarrow.parquet
 import scipy.stats
 
 from studies import study_columns
-from vlc_jax.input_pipeline import stores
+from vlc_jax.report import read_workdir
 
 VALUES = "results.parquet"  # in the folder of results.md
 SCHEMA = pyarrow.schema(
     [(name, pyarrow.string()) for name in ("run", "device", "config", "benchmark", "metric")]
     + [(name, pyarrow.float64()) for name in ("value", "low", "high", "chance")]
 ).insert(1, pyarrow.field("seed", pyarrow.int16()))
-RECORD = "run"
+RECORD, RATE = "run", "perf/examples_per_s"
 UNRESOLVED = 0.2  # half of an interval that says nothing
 REQUEST = "asked.json"  # settings of a run, in its folder
 # beginnings of the names of benchmarks whose groups are kept
@@ -79,7 +79,7 @@ class Value(NamedTuple):
         return self.mean + self.half
 
 
-class MissingValue(ValueError):
+class MissingValueError(ValueError):
     """A value that the runs do not have."""
 
 
@@ -158,7 +158,7 @@ class Results:
         for name in self._names(run):
             found.append(self._of(name).metrics.get(benchmark, {}).get(metric))
             if found[-1] is None:
-                raise MissingValue(f"{name} has no {metric} of {benchmark}: evaluate it again")
+                raise MissingValueError(f"{name} has no {metric} of {benchmark}: evaluate it again")
         return found
 
     def _names(self, run: str) -> list[str]:
@@ -167,7 +167,7 @@ class Results:
     def _of(self, name: str) -> Kept:
         """Values of a run with its seed: of the preferred device, else of the first."""
         if name not in self._values:
-            raise MissingValue(f"{name} has no values")
+            raise MissingValueError(f"{name} has no values")
         by_device = self._values[name]
         return by_device.get(self.prefer) or next(iter(by_device.values()))
 
@@ -179,16 +179,8 @@ def short_name(device: str) -> str:
 
 
 def add(values: Values, name: str, kept: Kept) -> None:
-    """Adds the values of a run, in place of those of its device; a run with equal values keeps its
-    record."""
-    by_device = values.setdefault(name, {})
-    earlier = by_device.get(kept.device)
-    if earlier is None or _measured(earlier) != _measured(kept):
-        by_device[kept.device] = kept
-
-
-def _measured(kept: Kept) -> dict[str, dict[str, Estimate]]:
-    return {name: metrics for name, metrics in kept.metrics.items() if name != RECORD}
+    """Adds the values of a run, in place of those of its device."""
+    values.setdefault(name, {})[kept.device] = kept
 
 
 def read_values(path: Path) -> Values:
@@ -223,7 +215,7 @@ def write_values(path: Path, values: Values) -> None:
 def finished(out: Path, values: Values) -> Values:
     """The values, with those of all finished runs in `out`.
 
-    Raises ValueError for a missing or malformed result."""
+    Raises ValueError for a malformed result."""
     for done in sorted(out.glob("*/DONE")):
         add(values, done.parent.name, values_of(done.parent))
     return values
@@ -232,7 +224,7 @@ def finished(out: Path, values: Values) -> Values:
 def keep(path: Path, workdir: Path) -> None:
     """Adds the values of a finished run to the file, in place of earlier ones of its device.
 
-    Raises ValueError for a missing or malformed result."""
+    Raises ValueError for a malformed result."""
     path.parent.mkdir(parents=True, exist_ok=True)
     values = read_values(path)
     add(values, workdir.name, values_of(workdir))
@@ -240,56 +232,42 @@ def keep(path: Path, workdir: Path) -> None:
 
 
 def values_of(workdir: Path) -> Kept:
-    """Values of a run's newest evaluations, and its record.
+    """Values of a run's newest evaluations; of a run of a study also its record: config, device,
+    seconds and, of training, milliseconds of a step (median).
 
-    Raises ValueError for a missing or malformed result."""
-    metrics, evals = dict[str, dict[str, Estimate]](), workdir / "evals"
-    for folder in sorted(evals.iterdir()) if evals.is_dir() else ():
-        keys = Estimate._fields[: 4 if folder.name in OF_GEOMETRY else 3]
+    Raises ValueError for a malformed result."""
+    run, metrics = read_workdir.read(workdir), dict[str, dict[str, Estimate]]()
+    if wrong := [note for note in run.notes if note.startswith("evals/")]:
+        raise ValueError(f"{workdir}: {wrong[0]}; remove it and evaluate again")
+    for evaluation in run.evaluations:
+        keys = Estimate._fields[: 4 if evaluation.name in OF_GEOMETRY else 3]
         try:
-            metrics[folder.name] = {
+            metrics[evaluation.name] = {
                 name: Estimate(*(_rounded(metric[key], key == "chance") for key in keys))
-                for name, metric in newest_result(folder)["metrics"].items()
-                if "/" not in name or folder.name.startswith(GROUPED)
+                for name, metric in evaluation.newest["metrics"].items()
+                if "/" not in name or evaluation.name.startswith(GROUPED)
             }
-        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{folder} has no results, or damaged ones ({error}); remove it and evaluate again"
+                f"a metric of {workdir}/evals/{evaluation.name} has no value with an interval; "
+                "remove its results and evaluate again"
             ) from error
-    record = record_of(workdir)
-    return record._replace(metrics=metrics | record.metrics) if evals.is_dir() else Kept({})
+    request = workdir / REQUEST
+    if not (request.exists() and run.env and run.events):
+        return Kept(metrics)
+    first, last = (datetime.datetime.fromisoformat(run.events[n]["time"]) for n in (0, -1))
+    numbers = {"seconds": round((last - first).total_seconds())}
+    if rates := [row[RATE] for row in run.metrics if row.get(RATE)]:
+        # the median: the first rows have the compilation in them
+        milliseconds = 1000 * run.config["batch_size"] / float(np.median(rates))
+        numbers["step_ms"] = round(milliseconds, 1)
+    metrics[RECORD] = {name: Estimate(number) for name, number in numbers.items()}
+    config = json.loads(request.read_text())["config"]
+    return Kept(metrics, config, short_name(run.env["hardware"]["devices"][0]))
 
 
 def _rounded(number: object, is_optional: bool) -> float | None:
     return None if number is None and is_optional else round(float(number), 5)
-
-
-def record_of(workdir: Path) -> Kept:
-    """Config, device, seconds and, of training, milliseconds of a step (median) of a run of a
-    study; nothing of another run."""
-    request, env, events = (workdir / name for name in (REQUEST, "env.json", "events.jsonl"))
-    if not all(path.exists() for path in (request, env, events)):
-        return Kept({})
-    times = [json.loads(line)["time"] for line in events.read_text().splitlines()]
-    first, last = (datetime.datetime.fromisoformat(time) for time in (times[0], times[-1]))
-    numbers = {"seconds": round((last - first).total_seconds()), **_step_time(workdir)}
-    return Kept(
-        {RECORD: {name: Estimate(number) for name, number in numbers.items()}},
-        json.loads(request.read_text())["config"],
-        short_name(json.loads(env.read_text())["hardware"]["devices"][0]),
-    )
-
-
-def _step_time(workdir: Path) -> dict[str, float]:
-    """{"step_ms": ...} of a run that trained."""
-    metrics, config = workdir / "metrics.jsonl", workdir / "config.json"
-    if not (metrics.exists() and config.exists()):
-        return {}
-    rows = map(json.loads, metrics.read_text().splitlines())
-    rates = [row["perf/examples_per_s"] for row in rows if row.get("perf/examples_per_s")]
-    batch = json.loads(config.read_text())["batch_size"]
-    # the median: the first rows have the compilation in them
-    return {"step_ms": round(1000 * batch / float(np.median(rates)), 1)} if rates else {}
 
 
 def summary(estimates: Sequence[Sequence[float]]) -> Value:
@@ -334,13 +312,3 @@ def percent(fraction: float) -> str:
 def unnested(text: str) -> str:
     """A text whose marks within parentheses have none of their own: "(78, not resolved)"."""
     return re.sub(r"(\([^()]*) \(not resolved\)", r"\1, not resolved", text)
-
-
-def newest_result(folder: Path) -> dict:
-    """The result of a benchmark at its last step: {"metrics": ..., "summary": names of metrics}.
-
-    Raises ValueError if there is none, or no JSON."""
-    steps = {int(path.stem): path for path in folder.glob("*.json") if path.stem.isdecimal()}
-    if not steps:
-        raise ValueError("no step")
-    return stores.parse_json(steps[max(steps)].read_bytes())
