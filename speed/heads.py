@@ -3,9 +3,8 @@
   python speed/heads.py --torch-python .venv-parity/bin/python
   python speed/heads.py --heads dcsm --models B/16 --batches 16
 
-Compares ours with the authors' formulation in torch. For PACL that is the printed formula; the
-authors train `pacl_own`, which pools every image by its own caption only. Towers are frozen: only
-the head has gradients.
+Compares ours with the authors' formulation in torch; for PACL that is the printed formula. Towers
+are frozen: only the head has gradients.
 
 Each side is a separate process; a round takes one step of each. Prints seconds per step (median
 over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries (for
@@ -26,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 from speed import harness
 from speed.harness import GIB
 
-HEADS = ("dcsm", "pacl", "pacl_own", "sparc")
+HEADS = ("dcsm", "pacl")
 # text tokens, as in the authors' code; other heads: the variant's
 LENGTH = {"dcsm": 30}
 LIMIT_BYTES, LIMIT_FLOPS = 4 * GIB, 1e12  # of temporaries and of a step
@@ -98,20 +97,17 @@ def build_jax(head: str, model: str, batch: int) -> Built:
     from vlc_jax.models.parameters import Parameters, merge_trees
     from vlc_jax.train import compiled_step
 
-    name, _, is_own_caption = head.partition("_")
-    options = {"pooling": "own_caption"} if is_own_caption else {}
-    length = {"context_length": LENGTH[name]} if name in LENGTH else {}
-    net = models.build(name, model, head=options, **length)
+    length = {"context_length": LENGTH[head]} if head in LENGTH else {}
+    net = models.build(head, model, **length)
     shapes = jax.eval_shape(lambda key: models.init(net, key), jax.random.key(0))
     parameters = Parameters(net, 0, shapes, ("image", "text", "head/functional_words"))
     params, frozen = parameters.split(shapes)
     frozen = {"head": frozen.get("head", {})}
-    names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
 
     def loss(params, frozen, batch, key):
         variables = {"params": merge_trees(frozen, params)}
         outputs = net.apply(variables, batch, rngs={"dropout": key})
-        return losses.total({name: {"weight": 1.0} for name in names}, outputs, batch)[0]
+        return losses.total({"infonce": {"weight": 1.0}}, outputs, batch)[0]
 
     features, key = stored(net, shapes, batch), jax.random.key(0)
     gradient = jax.jit(jax.value_and_grad(loss))
@@ -122,7 +118,6 @@ def build_jax(head: str, model: str, batch: int) -> Built:
         "patches": image.grid**2,
         "width": image.width,
         "embed": image.projection or image.width,
-        "text_width": text.width,
         "length": text.context_length,
         "operations": round(compiled.flops.model),
     }

@@ -4,7 +4,7 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part. Runs that are DONE are skipped, so the same command
+with `--docs docs`. `--parts d` runs one part; l and m need packages (studies/real_models.py). Runs that are DONE are skipped, so the same command
 resumes the study. A run's values are in results.parquet, beside results.md, as soon as it has
 finished; runs with values there are skipped, too, unless another run starts from them: a study can
 be done in pieces, over days, and on several machines. A run is made again if its config, or that of
@@ -36,7 +36,7 @@ from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 command_line.import_matplotlib()
 from launch import scheduler  # noqa: E402
 from studies import real_models, study_page, study_results  # noqa: E402
-from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
+from studies.study_plan import OWN, PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, keep, read_values  # noqa: E402
 from vlc_jax.errors import UsageError  # noqa: E402
 from vlc_jax.input_pipeline.commands import parts  # noqa: E402
@@ -262,7 +262,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
     parser.add_argument("--docs", type=Path, help="folder of results.md; default: OUT")
-    parser.add_argument("--parts", default="".join(PARTS), help=f"some of {PARTS}; default: all")
+    parser.add_argument("--parts", default=OWN, help=f"some of {PARTS}; default: {OWN}")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds per run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
@@ -286,11 +286,7 @@ def main() -> int:
         results = study_results.Results(study_results.finished(out, kept), args.seeds)
         print(*study_page.notes(results, args.parts), sep="\n")
         return 0
-    reasons = {part: real_models.missing(part) for part in args.parts}
-    for reason in filter(None, reasons.values()):
-        print(f"{reason}; its runs are skipped")
-    able = [part for part, reason in reasons.items() if not reason]
-    runs = [] if args.rebuild or args.merge else remaining(plan(able, args.seeds), values)
+    runs = [] if args.rebuild or args.merge else remaining(plan(args.parts, args.seeds), values)
     if args.list:
         print(*(f"{run.name} {run.config}" for run in runs), sep="\n")
         return 0

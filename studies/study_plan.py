@@ -29,6 +29,7 @@ PARTS = {
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
 }
+OWN = "".join(PARTS).replace("lm", "")  # without published models
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
 

@@ -1,20 +1,17 @@
-"""Numbers in the text of a study's page, and claims that the values must support.
-
-Templates name a run and a column: `n("hn", "Aug size A")` is 0 if HN's mean is .4 percent. A claim
-is a condition beside its sentence: `holds(x("hn", "Aug size A").mean < 5, "HN loses synonyms")`
-writes nothing, and `broken` lists the claims that the values no longer support.
-"""
+"""The text of a study's page."""
 
 from collections.abc import Sequence
 
-from studies import study_results
 from studies.study_columns import column
-from studies.study_results import Results, Value
+from studies.study_results import Results, Value, shown, signed
 
 
 class Prose:
-    """Functions of the templates; see the top of this file.
+    """Numbers in the text of a page, and claims that the values must support.
 
+    Templates name a run and a column: `n("hn", "Aug size A")` is 0 if HN's mean is .4 percent. A
+    claim is a condition beside its sentence: `holds(x("hn", "Aug size A").mean < 5, "HN loses
+    synonyms")` writes nothing, and `broken` lists the claims that the values no longer support.
     A column may name a protocol: "attribute swap/vqascore". A run or benchmark without values
     raises MissingValueError."""
 
@@ -28,20 +25,20 @@ class Prose:
 
     def x(self, run: str, name: str) -> Value:
         """Mean and half interval of a run, in percent."""
-        return _percent(self.results.value(run, *column(name)[1:3]))
+        return _in_percent(self.results.value(run, *column(name)[1:3]))
 
     def gain(self, run: str, other: str, name: str) -> Value:
         """Difference of two runs, seed by seed, in points."""
-        return _percent(self.results.difference(run, other, *column(name)[1:3]))
+        return _in_percent(self.results.difference(run, other, *column(name)[1:3]))
 
     def n(self, run: str, name: str) -> str:
         """The mean: "82"."""
         value = self.x(run, name)
-        return study_results.shown(f"{value.mean:.0f}", value.half / 100)
+        return shown(f"{value.mean:.0f}", value.half / 100)
 
     def d(self, run: str, other: str, name: str) -> str:
         """The difference with its interval: "+1.3 ±.7"."""
-        return study_results.signed(self.results.difference(run, other, *column(name)[1:3]))
+        return signed(self.results.difference(run, other, *column(name)[1:3]))
 
     def every(self, run: str, name: str) -> Sequence[float]:
         """The value of each seed, in percent."""
@@ -58,7 +55,7 @@ class Prose:
     def score(self, run: str, benchmark: str, metric: str) -> str:
         """The mean of a metric that is no share."""
         value = self.results.value(run, benchmark, metric)
-        return study_results.shown(f"{value.mean:.2f}", value.half)
+        return shown(f"{value.mean:.2f}", value.half)
 
     def holds(self, condition: object, sentence: str) -> None:
         """Notes the sentence as broken if the condition is false."""
@@ -66,5 +63,5 @@ class Prose:
             self.broken.append(sentence)
 
 
-def _percent(value: Value) -> Value:
+def _in_percent(value: Value) -> Value:
     return Value(100 * float(value.mean), 100 * float(value.half))
