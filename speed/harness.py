@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
@@ -171,21 +171,11 @@ def memory(name: str = "VmHWM") -> int:
     return 1024 * int(status[status.index(f"{name}:") + 1])
 
 
-class Ratio(NamedTuple):
-    """Ratio of two sides over rounds."""
-
-    median: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} x ({self.low:.2f} to {self.high:.2f})"
-
-
-def ratio(ours: Sequence[float], others: Sequence[float]) -> Ratio:
-    """Ratios by round: a load of the machine during a round slows both sides of it alike."""
+def ratio(ours: Sequence[float], others: Sequence[float]) -> str:
+    """Median and range of the ratios by round: a load of the machine during a round slows both
+    sides of it alike."""
     ratios = [a / b for a, b in zip(ours, others, strict=True)]
-    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+    return f"{statistics.median(ratios):.2f} x ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def compare(

@@ -8,7 +8,7 @@ median over rounds. Compares our JPEG path with plain Pillow as in open_clip's a
 preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The second table is of
 whole training loaders (shuffled records, captions drawn and tokenized, batches of 64): over JPEG
 files, over their shards by `vlc-jax prepare`, and, with --torch-python, torch's DataLoader over the
-same files (speed/torch_loader.py).
+same files (speed/torch_evaluation.py).
 """
 
 import io
@@ -71,7 +71,7 @@ def measure_loaders(files: list[bytes], folder: Path, torch_python: str, rounds:
     sides["scenes-mini"] = partial(whole_loader, make_source("scenes", "train"), 40)
     if torch_python:
         theirs = harness.Worker(
-            "torch", torch_python, "torch_loader.py", folder=folder, batch_size=BATCH
+            "torch", torch_python, "torch_evaluation.py", folder=folder, batch_size=BATCH
         )
         sides["JPEG files, torch's DataLoader"] = partial(theirs.ask, "pass")
     # every loader drops its own first batches; a round needs no warm-up

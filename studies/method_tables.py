@@ -8,7 +8,7 @@ what this writes.
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from studies import study_results
@@ -57,10 +57,11 @@ ORACLES = {  # of Method.compared
 def readme(prose: Prose) -> str:
     header = ["method", "loss or head", "config", *COLUMNS]
     rows = [
-        [f"{method.title} ({method.paper})", method.short, _scenes_config(method), *numbers]
+        [f"{method.title} ({method.paper})", method.short, f"`{config}`", *numbers]
         for method in METHODS.values()
         if method.short
         for numbers in [_numbers(method, prose)]
+        for config in [next(iter(method.scenes.values())).partition(":")[0]]
     ]
     return markdown_table(header, rows, len(header))
 
@@ -81,8 +82,8 @@ def systems(prose: Prose) -> str:
     rows = []
     for method in METHODS.values():
         oracle, _, test = method.compared.partition(": ")
-        names = [row.run for row in method.rows if row.given]
-        cells = [_link(method, "methods.md"), _code(names), f"{ORACLES[oracle]}, `{test}`"]
+        names = ", ".join(f"`{row.run}`" for row in method.rows if row.given)
+        cells = [_link(method, "methods.md"), names, f"{ORACLES[oracle]}, `{test}`"]
         rows.append([*cells, *_numbers(method, prose)])
     return markdown_table(header, rows, len(header))
 
@@ -165,15 +166,6 @@ def _link(method: Method, page: str = "") -> str:
     section = method.section or method.title
     anchor = re.sub(r"[^\w -]", "", section).lower().replace(" ", "-")
     return f"[{method.title}]({section if '.md#' in section else f'{page}#{anchor}'})"
-
-
-def _scenes_config(method: Method) -> str:
-    """The config of the run in miniature, without arguments."""
-    return f"`{next(iter(method.scenes.values())).partition(':')[0]}`"
-
-
-def _code(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def main() -> int:

@@ -82,19 +82,20 @@ def evaluated(row: Row, papers: Sequence[str]) -> tuple[Chosen, Chosen]:
     # but retrieval under shuffles by BLIP and X-VLM: millions of pairs through their BERT
     has_bert = any(f"family={family}" in row.config for family in pretrained.OF_WEIGHTS)
     for name in papers:
-        before = len(own["sets"])
+        found = dict[str, None]()
         for value in paper_tables.values_of_model(name, row.model):
             is_vqascore = value.note == published.VQASCORE
             protocol = "vqascore" if is_vqascore else ANSWERS.get(value.protocol)
             is_score = value.protocol in PROTOCOLS and not is_vqascore
             if value.benchmark in KNOWN and (protocol if answers else is_score):
-                own["sets"][value.benchmark] = None
+                found[value.benchmark] = None
                 own["protocols"] |= {protocol: None} if protocol else {}
             elif value.benchmark in CLASSIFIED and value.protocol in CLASSIFYING:
                 classes[CLASSIFYING[value.protocol]][value.benchmark] = None
         is_frozen = row.config.startswith("eval/all") and not has_bert
-        if name in row.papers or (is_frozen and len(own["sets"]) > before):
-            own["sets"] |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
+        if name in row.papers or (is_frozen and found):
+            found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
+        own["sets"] |= found
     return own, classes
 
 

@@ -4,13 +4,14 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part; l and m need packages (studies/real_models.py). Runs that are DONE are skipped, so the same command
-resumes the study. A run's values are in results.parquet, beside results.md, as soon as it has
-finished; runs with values there are skipped, too, unless another run starts from them: a study can
-be done in pieces, over days, and on several machines. A run is made again if its config, or that of
-a run that it starts from, has changed in the plan. A second kind of device adds values beside those
-of the first. A run's folder with other settings, or with a base run that was replaced, raises an
-error. A run's output is in OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+with `--docs docs`. `--parts d` runs one part; l and m need packages (studies/real_models.py). Runs
+that are DONE are skipped, so the same command resumes the study. A run's values are in
+results.parquet, beside results.md, as soon as it has finished; runs with values there are skipped,
+too, unless another run starts from them: a study can be done in pieces, over days, and on several
+machines. A run is made again if its config, or that of a run that it starts from, has changed in
+the plan. A second kind of device adds values beside those of the first. A run's folder with other
+settings, or with a base run that was replaced, raises an error. A run's output is in
+OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing

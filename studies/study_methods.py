@@ -83,10 +83,10 @@ def _cost(results: Results, run: str, control: str) -> str:
     Of the row's device, or else of another one, which is then named.
     """
     own, run_ms = results.device(run), _milliseconds(results, run)
-    device = own if own in run_ms else next(iter(sorted(run_ms)), "")
-    if device not in run_ms:
+    device = min(run_ms, key=lambda each: (each != own, each), default=None)
+    if device is None:
         return NONE
-    control_ms = _milliseconds(results, control).get(device) if control else None
+    control_ms = _milliseconds(results, control).get(device)
     cost = f"{run_ms[device]:.0f}" + (f" ({control_ms:.0f})" if control_ms else "")
     return cost if device == own else f"{cost}, {device}"
 
