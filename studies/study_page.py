@@ -19,16 +19,73 @@ from studies import (
     study_figures,
     study_methods,
     study_plan,
-    study_prose,
     study_results,
 )
 from studies.study_columns import PROTOCOLS, column
-from studies.study_results import RECORD, VALUES, MissingValueError, Results, cell, percent
+from studies.study_results import (
+    RECORD, VALUES, MissingValueError, Results, Value, cell, percent, shown, signed,
+)  # fmt: skip
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
 
 ANSWERS = "results.md"  # from the template results.md.jinja beside this file
 QUESTION = re.compile(r"(?=^<!-- part \w -->$)|(?<!-->\n)(?=^## )", re.MULTILINE)
+
+
+class Prose:
+    """Numbers in the text of a page, and claims that the values must support.
+
+    Templates name a run and a column: `n("hn", "Aug size A")` is 0 if HN's mean is .4 percent. A
+    claim is a condition beside its sentence: `holds(x("hn", "Aug size A").mean < 5, "HN loses
+    synonyms")` writes nothing, and `broken` lists the claims that the values no longer support.
+    A column may name a protocol: "attribute swap/vqascore". A run or benchmark without values
+    raises MissingValueError."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.broken = results, list[str]()
+
+    def functions(self) -> dict[str, object]:
+        """By the names that templates use."""
+        names = ("d", "x", "each", "gain", "every", "score", "holds")
+        return {"n": self.results.percent} | {name: getattr(self, name) for name in names}
+
+    def x(self, run: str, name: str) -> Value:
+        """Mean and half interval of a run, in percent."""
+        return _in_percent(self.results.value(run, *column(name)[1:3]))
+
+    def gain(self, run: str, other: str, name: str) -> Value:
+        """Difference of two runs, seed by seed, in points."""
+        return _in_percent(self.results.difference(run, other, *column(name)[1:3]))
+
+    def d(self, run: str, other: str, name: str) -> str:
+        """The difference with its interval: "+1.3 ±.7"."""
+        return signed(self.results.difference(run, other, *column(name)[1:3]))
+
+    def every(self, run: str, name: str) -> Sequence[float]:
+        """The value of each seed, in percent."""
+        return [100 * value for value in self.results.by_seed(run, *column(name)[1:3])]
+
+    def each(self, run: str, name: str, beside: str = "") -> str:
+        """The value of each seed: "95, 99 and 73".
+
+        beside: a run that started from this one; its device's values are taken."""
+        with self.results.beside(beside):
+            *most, last = [f"{value:.0f}" for value in self.every(run, name)]
+        return f"{', '.join(most)} and {last}" if most else last
+
+    def score(self, run: str, benchmark: str, metric: str) -> str:
+        """The mean of a metric that is no share."""
+        value = self.results.value(run, benchmark, metric)
+        return shown(f"{value.mean:.2f}", value.half)
+
+    def holds(self, condition: object, sentence: str) -> None:
+        """Notes the sentence as broken if the condition is false."""
+        if not condition:
+            self.broken.append(sentence)
+
+
+def _in_percent(value: Value) -> Value:
+    return Value(100 * float(value.mean), 100 * float(value.half))
 
 
 def table(
@@ -132,7 +189,7 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
     path.write_text(answers(results))
     for page in (docs.parent / name for name in method_tables.PAGES):
         if docs.name == "docs" and page.exists():
-            page.write_text(method_tables.rewritten(page.read_text(), study_prose.Prose(results)))
+            page.write_text(method_tables.rewritten(page.read_text(), results))
     return path
 
 
@@ -144,7 +201,7 @@ def answers(results: Results) -> str:
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
         extensions=["jinja2.ext.do"],
     )  # fmt: skip
-    prose, texts = study_prose.Prose(results), list[str]()
+    prose, texts = Prose(results), list[str]()
     names = prose.functions() | _template_names(results)
     template = Path(__file__).with_name(f"{ANSWERS}.jinja").read_text()
     for question in QUESTION.split(template):

@@ -105,6 +105,11 @@ class Results:
         """Mean of a metric over seeds, with its interval."""
         return summary(self.estimates(run, benchmark, metric))
 
+    def percent(self, run: str, title: str) -> str:
+        """The mean of a column: "82"."""
+        value = self.value(run, *study_columns.column(title)[1:3])
+        return shown(f"{100 * value.mean:.0f}", value.half)
+
     def by_seed(self, run: str, benchmark: str, metric: str) -> list[float]:
         """The value of every seed."""
         return [estimate.value for estimate in self.estimates(run, benchmark, metric)]
