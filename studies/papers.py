@@ -241,17 +241,21 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     more = [word for word in words if word.startswith("--config.")]
     args, unknown = parser.parse_known_args([word for word in words if word not in more])
-    known = [row.run for row in rows_of(args.papers)]
-    args.rows = args.rows.split(",") if args.rows else known
+    rows = [row.run for row in rows_of(args.papers)]
+    args.rows = args.rows.split(",") if args.rows else rows
     args.sets = args.sets.split("+") if args.sets else []
     args.given = dict(word.partition(":")[::2] for word in args.given)
-    wrong = [*unknown]
-    wrong += [name for name in args.rows if name not in known]
-    wrong += [name for name in args.given if name not in GIVEN]
-    wrong += [name for name in args.sets if name not in (*KNOWN, *CLASSIFIED)]
+    wrong = unknown + [
+        name
+        for names, known in (
+            (args.rows, rows), (args.given, GIVEN), (args.sets, (*KNOWN, *CLASSIFIED)),
+        )
+        for name in names
+        if name not in known
+    ]  # fmt: skip
     if wrong or args.seeds < 1 or args.jobs < 1:
         parser.error(
-            f"--rows are some of {', '.join(known)}; --given has NAME:ARGUMENTS, NAME one of "
+            f"--rows are some of {', '.join(rows)}; --given has NAME:ARGUMENTS, NAME one of "
             f"{', '.join(GIVEN)}; --sets are those of configs/eval/all.py and zero_shot.py; "
             "--seeds and --jobs at least 1, further flags begin with --config.; got "
             f"{wrong or (args.seeds, args.jobs)}"

@@ -22,6 +22,7 @@ OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 import argparse
 import functools
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -139,73 +140,58 @@ def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
             parts.check_request(path, before, request(run, out, more) | {"id": before.get("id")})
 
 
-class Study:
-    """Trains all runs, `jobs` at a time, each on its share of the cores.
+def make(
+    todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str], values: Path | None = None
+) -> list[str]:
+    """Trains all runs, `jobs` at a time, each on its share of the cores; returns the names of runs
+    that failed, or whose base failed.
 
-    values: file that gets the values of each run when it has finished; None: no file."""
+    values: file that gets the values of each run when it has finished; None: no file.
 
-    def __init__(
-        self,
-        todo: Sequence[Run],
-        out: Path,
-        jobs: int,
-        more: Sequence[str],
-        values: Path | None = None,
-    ):
-        self.todo, self.out, self.more, self.values = list(todo), out, more, values
-        self.total, self.failed = len(self.todo), list[str]()
-        self.started, self.finished = time.monotonic(), 0
-        shares = scheduler.shares(jobs)
-        self.scheduler = scheduler.Scheduler(shares, self._take, self._train, self._finish)
+    Raises KeyboardInterrupt after a signal, when the runs have saved their state and ended."""
+    waiting, failed, started = [*todo], list[str](), time.monotonic()
+    numbers = itertools.count(1)
 
-    def run(self) -> list[str]:
-        """Trains all runs; returns the names of runs that failed, or whose base failed.
-
-        Raises KeyboardInterrupt after a signal, when the runs have saved their state and ended."""
-        self.scheduler.run()
-        if self.scheduler.is_stopped:
-            raise KeyboardInterrupt
-        return self.failed
-
-    def _take(self) -> Run | object | None:
+    def take() -> Run | object | None:
         """The next run whose base runs are done."""
         # first: a run whose base failed would never be ready, and LATER would wait forever
-        for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
-            self.todo.remove(run)
-            self.failed.append(run.name)
-        for run in self.todo:
-            if all((self.out / name / "DONE").exists() for name in run.needed):
-                self.todo.remove(run)
+        for run in [run for run in waiting if {*run.needed} & {*failed}]:
+            waiting.remove(run)
+            failed.append(run.name)
+        for run in waiting:
+            if all((out / name / "DONE").exists() for name in run.needed):
+                waiting.remove(run)
                 return run
-        return scheduler.LATER if self.todo else None
+        return scheduler.LATER if waiting else None
 
-    def _train(self, run: Run, share: scheduler.Share) -> bool:
+    def do(run: Run, share: scheduler.Share) -> bool:
         try:
-            return train(run, self.out, share, self.more, self.scheduler)
+            return train(run, out, share, more, processes)
         # a full disk, a folder that cannot be written, no package of a model
         except (OSError, ValueError) as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             return False
 
-    def _finish(self, run: Run, is_done: bool) -> None:
-        self.finished += 1
+    def finish(run: Run, is_done: bool) -> None:
         try:
-            if is_done and self.values is not None:
-                keep(self.values, self.out / run.name)
+            if is_done and values is not None:
+                keep(values, out / run.name)
         except (OSError, ValueError) as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             is_done = False
-        outcome = "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
+        outcome = "done" if is_done else f"FAILED, see {out / run.name}/log.txt"
         if not is_done:
-            self.failed.append(run.name)
-            outcome = "stopped" if self.scheduler.is_stopped else outcome
-        minutes = (time.monotonic() - self.started) / 60
-        remaining = minutes / self.finished * (self.total - self.finished)
-        print(
-            f"{self.finished}/{self.total} {run.name}: {outcome}; {minutes:.0f} min, "
-            f"about {remaining:.0f} to go",
-            flush=True,
-        )
+            failed.append(run.name)
+            outcome = "stopped" if processes.is_stopped else outcome
+        number, minutes = next(numbers), (time.monotonic() - started) / 60
+        left = f"about {minutes / number * (len(todo) - number):.0f} to go"
+        print(f"{number}/{len(todo)} {run.name}: {outcome}; {minutes:.0f} min, {left}", flush=True)
+
+    processes = scheduler.Scheduler(scheduler.shares(jobs), take, do, finish)
+    processes.run()
+    if processes.is_stopped:
+        raise KeyboardInterrupt
+    return failed
 
 
 def train(
@@ -239,13 +225,13 @@ def complete(
 ) -> int:
     """Trains all runs and writes their page; returns the exit code.
 
-    values: see `Study`.
+    values: see `make`.
     130 after a signal, 2 if a folder has other settings, 1 if a run failed or a result is damaged.
     """
     jobs, code = min(jobs, len(os.sched_getaffinity(0))), 2
     try:
         check(todo, out, more)
-        failed, code = Study(todo, out, jobs, more, values).run(), 1
+        failed, code = make(todo, out, jobs, more, values), 1
         print(f"results: {write()}")
     except (ValueError, UsageError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -22,9 +22,7 @@ from studies import (
     study_results,
 )
 from studies.study_columns import PROTOCOLS, column
-from studies.study_results import (
-    RECORD, VALUES, MissingValueError, Results, Value, cell, percent, shown, signed,
-)  # fmt: skip
+from studies.study_results import RECORD, VALUES, MissingValueError, Results, Value
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
 
@@ -59,7 +57,7 @@ class Prose:
 
     def d(self, run: str, other: str, name: str) -> str:
         """The difference with its interval: "+1.3 ±.7"."""
-        return signed(self.results.difference(run, other, *column(name)[1:3]))
+        return study_results.signed(self.results.difference(run, other, *column(name)[1:3]))
 
     def every(self, run: str, name: str) -> Sequence[float]:
         """The value of each seed, in percent."""
@@ -76,7 +74,7 @@ class Prose:
     def score(self, run: str, benchmark: str, metric: str) -> str:
         """The mean of a metric that is no share."""
         value = self.results.value(run, benchmark, metric)
-        return shown(f"{value.mean:.2f}", value.half)
+        return study_results.shown(f"{value.mean:.2f}", value.half)
 
     def holds(self, condition: object, sentence: str) -> None:
         """Notes the sentence as broken if the condition is false."""
@@ -96,11 +94,17 @@ def table(
     rows: title, run and protocol, "" without one. name: of the first column.
     """
     found = [column(title) for title in titles]
-    cells = [["chance", *(percent(of.chance) for of in found)]]
+    cells = [["chance", *(study_results.percent(of.chance) for of in found)]]
     for title, run, protocol in rows:
         columns = [column(f"{each}{protocol and f'/{protocol}'}") for each in titles]
         cells.append(
-            [title, *(cell(results.value(run, of.benchmark, of.metric)) for of in columns)]
+            [
+                title,
+                *(
+                    study_results.cell(results.value(run, of.benchmark, of.metric))
+                    for of in columns
+                ),
+            ]
         )
     return markdown_table([name, *titles], cells, 1 + len(titles))
 
