@@ -1,4 +1,4 @@
-"""Images per second and core: JPEG files, the embedded scenes, and whole training loaders.
+"""Images per second and core: JPEG files, and whole training loaders.
 
   python speed/loader.py
   python speed/loader.py --torch-python .venv-parity/bin/python
@@ -33,15 +33,15 @@ from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 BATCH = 64
 
 
-def main(images: int = 64, scenes: int = 1000, torch_python: str = "", rounds: int = 9) -> None:
+def main(images: int = 64, torch_python: str = "", rounds: int = 9) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = jpeg_files(images)
-        measure_images(files, scenes, rounds)
+        measure_images(files, rounds)
         measure_loaders(files, Path(folder), torch_python, rounds)
 
 
-def measure_images(files: list[bytes], scenes: int, rounds: int) -> None:
-    transform, source = ImageTransform(224, "centre"), make_source("scenes", "train")
+def measure_images(files: list[bytes], rounds: int) -> None:
+    transform = ImageTransform(224, "centre")
     sides = {
         "JPEG 500x375 -> 224, ours": partial(harness.rate, transform, files),
         "JPEG 500x375 -> 224, plain Pillow": partial(harness.rate, plain_pillow, files),
@@ -51,15 +51,12 @@ def measure_images(files: list[bytes], scenes: int, rounds: int) -> None:
             )
             for size in (256, 224)
         },
-        "scenes-mini record (sample, draw, 4 captions)": partial(
-            harness.rate, source.__getitem__, range(scenes)
-        ),
     }
     harness.compare("images", sides, rounds, "JPEG 500x375 -> 224, plain Pillow")
 
 
 def measure_loaders(files: list[bytes], folder: Path, torch_python: str, rounds: int) -> None:
-    """Whole loaders, interleaved; of the same images but for the scenes."""
+    """Whole loaders of the same images, interleaved."""
     sources: dict[str, Source] = {"JPEG files": Pictures(files)}
     for number, data in enumerate(files):
         (folder / f"{number:04d}.jpg").write_bytes(data)
@@ -67,8 +64,7 @@ def measure_loaders(files: list[bytes], folder: Path, torch_python: str, rounds:
         path = folder / f"shards_{size}"
         shard_writer.write(sources["JPEG files"], path, size=size)
         sources[f"shards, --size {size}"] = make_source("shards", "all", path=str(path))
-    sides = {name: partial(whole_loader, source, 224) for name, source in sources.items()}
-    sides["scenes-mini"] = partial(whole_loader, make_source("scenes", "train"), 40)
+    sides = {name: partial(whole_loader, source) for name, source in sources.items()}
     if torch_python:
         theirs = harness.Worker(
             "torch", torch_python, "torch_evaluation.py", folder=folder, batch_size=BATCH
@@ -112,10 +108,10 @@ class Pictures:
         return Record(str(index), self.files[index], ["a photo of something"])
 
 
-def whole_loader(source: Source, size: int, batches: int = 4) -> dict[str, float]:
+def whole_loader(source: Source, batches: int = 4) -> dict[str, float]:
     """Examples per CPU second of batches, on one thread."""
     tokenizer = make_tokenizer("scenes", 20)
-    transform = ImageTransform(size, "centre")
+    transform = ImageTransform(224, "centre")
     with make_train(source, tokenizer, transform, batch_size=BATCH, seed=0, threads=1) as loader:
         # the first batch opens the files and starts the thread
         next(loader)

@@ -50,7 +50,8 @@ def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, se
     same folder have the row's name.
     Raises ValueError for a damaged result.
     """
-    results = study_results.Results(study_results.finished(out, {}), seeds)
+    values = study_results.add({}, *study_results.finished(out))
+    results = study_results.Results(values, seeds)
     named = [(row, runs.get(row.run, row.run)) for row in rows if row.model or row.label]
     done = [(row, run) for row, run in named if results.has(run)]
     ours = {row.model: _by_seed(out, run, seeds) for row, run in done if row.model}

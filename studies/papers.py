@@ -245,14 +245,8 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     args.rows = args.rows.split(",") if args.rows else rows
     args.sets = args.sets.split("+") if args.sets else []
     args.given = dict(word.partition(":")[::2] for word in args.given)
-    wrong = unknown + [
-        name
-        for names, known in (
-            (args.rows, rows), (args.given, GIVEN), (args.sets, (*KNOWN, *CLASSIFIED)),
-        )
-        for name in names
-        if name not in known
-    ]  # fmt: skip
+    wrong = [*unknown, *({*args.rows} - {*rows}), *({*args.given} - {*GIVEN})]
+    wrong += {*args.sets} - {*KNOWN, *CLASSIFIED}
     if wrong or args.seeds < 1 or args.jobs < 1:
         parser.error(
             f"--rows are some of {', '.join(rows)}; --given has NAME:ARGUMENTS, NAME one of "

@@ -41,7 +41,7 @@ command_line.import_matplotlib()
 from launch import scheduler  # noqa: E402
 from studies import study_page, study_results  # noqa: E402
 from studies.study_plan import OWN, PARTS, Run, plan, remaining  # noqa: E402
-from studies.study_results import REQUEST, VALUES, keep, read_values  # noqa: E402
+from studies.study_results import REQUEST, VALUES, add, read_values, write_values  # noqa: E402
 from vlc_jax.errors import UsageError  # noqa: E402
 from vlc_jax.input_pipeline.commands import parts  # noqa: E402
 from vlc_jax.run import workdir  # noqa: E402
@@ -175,7 +175,7 @@ def make(
     def finish(run: Run, is_done: bool) -> None:
         try:
             if is_done and values is not None:
-                keep(values, out / run.name)
+                write_values(values, add(read_values(values), out / run.name))
         except (OSError, ValueError) as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             is_done = False
@@ -252,9 +252,8 @@ def merge(values: Path, files: Sequence[Path]) -> None:
         if not path.exists():
             raise ValueError(f"there is no file {path}")
         for name, by_device in read_values(path).items():
-            for kept in by_device.values():
-                study_results.add(merged, name, kept)
-    study_results.write_values(values, merged)
+            merged.setdefault(name, {}).update(by_device)
+    write_values(values, merged)
 
 
 def main() -> int:
@@ -284,7 +283,7 @@ def main() -> int:
         merge(values, args.merge)
     if args.all:
         kept = read_values(values if args.docs or values.exists() else ROOT / "docs" / VALUES)
-        results = study_results.Results(study_results.finished(out, kept), args.seeds)
+        results = study_results.Results(add(kept, *study_results.finished(out)), args.seeds)
         print(*study_page.notes(results, args.parts), sep="\n")
         return 0
     runs = [] if args.rebuild or args.merge else remaining(plan(args.parts, args.seeds), values)

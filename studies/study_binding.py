@@ -40,14 +40,8 @@ class Cell(NamedTuple):
     @property
     def captions(self) -> str:
         """Flag with all caption options, in place of those of a config."""
-        options = {
-            "colour": self.density,
-            "size": 0.0,
-            "place": 0.0,
-            "relation": 0.0,
-            "completeness": self.completeness,
-            "saliency": self.saliency,
-        }
+        options = {"colour": self.density} | dict.fromkeys(("size", "place", "relation"), 0.0)
+        options |= {"completeness": self.completeness, "saliency": self.saliency}
         return f"--config.input.scenes.caption_options={options}"
 
 

@@ -177,7 +177,8 @@ def write(out: Path, docs: Path, seeds: int) -> Path:
     values of every run, so that a study can be made in pieces. The tables of method_tables.PAGES
     beside the folder `docs` are written anew.
     """
-    values = study_results.finished(out, study_results.read_values(docs / VALUES))
+    values = study_results.read_values(docs / VALUES)
+    study_results.add(values, *study_results.finished(out))
     results, folder = Results(values, seeds), docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
     # before the tables: the values survive if a table lacks one

@@ -192,15 +192,14 @@ def _further() -> Iterator[Run]:
     for base, more in {"clip": shuffled, "relations": shuffled, "dcsm": ""}.items():
         config = f"eval/all:sets=scenes_geometry{more}"
         yield Run(f"{base}_geometry", config, base, tool="evaluate")
-    evals = {}
-    for name, how in NEGATIONS.items():
-        options = {"split": "test"} | ({"negation": dict(how)} if how else {})
-        evals[name] = ("clip", dict.fromkeys(_cases(*study_columns.OF_NEGATION), options))
-    for base in ("clip", "clip_ft", "csclip"):
-        names, options = _cases("half-truths", "confusion"), {"split": "test"}
-        evals[f"{base}_details"] = (base, dict.fromkeys(names, options))
-    for name, (base, each) in evals.items():
-        flag = f"--config.evals={each}"
+    evals = [
+        (name, "clip", study_columns.OF_NEGATION, {"negation": dict(how)} if how else {})
+        for name, how in NEGATIONS.items()
+    ]
+    bases = ("clip", "clip_ft", "csclip")
+    evals += [(f"{base}_details", base, ("half-truths", "confusion"), {}) for base in bases]
+    for name, base, titles, options in evals:
+        flag = f"--config.evals={dict.fromkeys(_cases(*titles), {'split': 'test'} | options)}"
         yield Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
 
 

@@ -183,11 +183,6 @@ def short_name(device: str) -> str:
     return named[0] if named else device.upper()
 
 
-def add(values: Values, name: str, kept: Kept) -> None:
-    """Adds the values of a run, in place of those of its device."""
-    values.setdefault(name, {})[kept.device] = kept
-
-
 def read_values(path: Path) -> Values:
     """The file of values; {} if there is none."""
     values: Values = {}
@@ -211,29 +206,26 @@ def write_values(path: Path, values: Values) -> None:
     columns = zip(*((run, int(seed), *rest) for run, seed, *rest in rows), strict=True)
     data = dict(zip(SCHEMA.names, columns, strict=True)) if rows else {}
     table = pyarrow.table(data, SCHEMA) if rows else SCHEMA.empty_table()
+    path.parent.mkdir(parents=True, exist_ok=True)
     # replaced at once: a study that is killed while writing keeps all earlier values
     written = path.with_name(f"{path.name}.{os.getpid()}")
     pyarrow.parquet.write_table(table, written, compression="zstd", compression_level=9)
     written.replace(path)
 
 
-def finished(out: Path, values: Values) -> Values:
-    """The values, with those of all finished runs in `out`.
+def add(values: Values, *workdirs: Path) -> Values:
+    """The values with those of finished runs, in place of earlier ones of their device.
 
     Raises ValueError for a malformed result."""
-    for done in sorted(out.glob("*/DONE")):
-        add(values, done.parent.name, values_of(done.parent))
+    for workdir in workdirs:
+        kept = values_of(workdir)
+        values.setdefault(workdir.name, {})[kept.device] = kept
     return values
 
 
-def keep(path: Path, workdir: Path) -> None:
-    """Adds the values of a finished run to the file, in place of earlier ones of its device.
-
-    Raises ValueError for a malformed result."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    values = read_values(path)
-    add(values, workdir.name, values_of(workdir))
-    write_values(path, values)
+def finished(out: Path) -> list[Path]:
+    """The finished runs in a folder."""
+    return [done.parent for done in sorted(out.glob("*/DONE"))]
 
 
 def values_of(workdir: Path) -> Kept:
