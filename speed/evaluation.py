@@ -10,8 +10,7 @@ swapped (two captions per case), five word orders, and retrieval. The plain loop
 cases, every image of a case decoded and encoded, every caption encoded at 77 tokens.
 
 Each side is a separate process; they alternate by benchmark. Prints wall and CPU seconds of all
-processes of a side and their ratios, our compile time, the seconds of a second evaluation from the
-cache, and the largest difference of a score.
+processes of a side and their ratios, our compile time, and the largest difference of a score.
 """
 
 import json

@@ -4,7 +4,6 @@ Imports neither JAX nor torch, since the interpreters of both read it.
 """
 
 import argparse
-import functools
 import importlib.metadata
 import inspect
 import json
@@ -79,11 +78,6 @@ def versions() -> str:
     )
 
 
-@functools.cache
-def _print_once(line: str) -> None:
-    print(line, flush=True)
-
-
 class Worker:
     """A process that prints its facts as a line of JSON, then a line per question.
 
@@ -110,7 +104,7 @@ class Worker:
             text=True,
         )
         self.facts = self._read()
-        _print_once(f"{name}: {self.facts['versions']}")
+        print(f"{name}: {self.facts['versions']}", flush=True)
 
     def ask(self, question: str) -> dict:
         """The answer to one line on the worker's stdin."""

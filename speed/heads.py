@@ -7,9 +7,9 @@ Compares ours with the authors' formulation in torch; for PACL that is the print
 are frozen: only the head has gradients.
 
 Each side is a separate process; a round takes one step of each. Prints seconds per step (median
-over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries (for
-torch the tensors with values for every pair), and the ratio to ours by round. On a busy machine
-torch suffers more, since its threads wait for each other: `taskset -c 0` gives all sides one core.
+over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries, and
+the ratio to ours by round. On a busy machine torch suffers more, since its threads wait for each
+other: `taskset -c 0` gives all sides one core.
 """
 
 import sys
@@ -22,12 +22,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
 from speed import harness
-from speed.harness import GIB
 
 HEADS = ("dcsm", "pacl")
 # text tokens, as in the authors' code; other heads: the variant's
 LENGTH = {"dcsm": 30}
-Built = tuple[dict, Callable[[], None]]
 
 
 def main(
@@ -50,9 +48,7 @@ def main(
             )  # fmt: skip
             sizes = sizes or workers[name].facts["sizes"]
         steps = {name: partial(worker.ask, "step") for name, worker in workers.items()}
-        facts = {
-            name: {"planned GiB": worker.facts["planned"] / GIB} for name, worker in workers.items()
-        }
+        facts = {"ours": {"planned GiB": workers["ours"].facts["planned"] / harness.GIB}}
         title = "{}, {}, batch {}".format(*case)
         # workers take their first step before the first round
         harness.compare(title, steps, rounds, "ours", facts=facts, warm_up=0)
@@ -62,8 +58,13 @@ def main(
 
 def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask]:
     """Facts of one side of a case, and a function that takes a step."""
-    made = build_torch(sizes, case["head"]) if side == "torch" else build_jax(**case)
-    facts, step = made
+    if side == "torch":
+        # here, since only the interpreter of --torch-python has torch
+        from speed import torch_heads
+
+        facts, step = {}, torch_heads.make_step(case["head"], SimpleNamespace(**sizes))
+    else:
+        facts, step = build_jax(**case)
     # the first step allocates memory, and would count as the peak of the first round
     step()
 
@@ -72,12 +73,12 @@ def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask
         # resets VmHWM, the peak, to VmRSS: else the peak of the compiler hides that of the step
         Path("/proc/self/clear_refs").write_text("5")
         _, seconds = harness.timed(step)
-        return {**seconds, "GiB": (harness.memory() - before) / GIB}
+        return {**seconds, "GiB": (harness.memory() - before) / harness.GIB}
 
     return facts, ask
 
 
-def build_jax(head: str, model: str, batch: int) -> Built:
+def build_jax(head: str, model: str, batch: int) -> tuple[dict, Callable[[], None]]:
     """Facts of our side, and its step."""
     import jax
 
@@ -109,24 +110,12 @@ def build_jax(head: str, model: str, batch: int) -> Built:
         "embed": image.projection or image.width,
         "length": text.context_length,
     }
-
     arrays = (random_arrays(each, text) for each in (params, frozen, features))
     # on the device before the first step: else every step would copy them there
     placed = jax.device_put(tuple(arrays))
     planned = compiled.program.memory_analysis().temp_size_in_bytes
-    return {"planned": planned, "sizes": sizes}, lambda: jax.block_until_ready(
-        compiled(*placed, key)
-    )
-
-
-def build_torch(sizes: dict, head: str) -> Built:
-    """The same in torch; "planned" counts tensors with values for every pair."""
-    # here, since only the interpreter of --torch-python has torch
-    from speed import torch_heads
-
-    case = SimpleNamespace(**sizes)
-    planned = 4 * case.batch**2 * torch_heads.floats_per_pair(head, case)
-    return {"planned": planned}, torch_heads.make_step(head, case)
+    facts = {"planned": planned, "sizes": sizes}
+    return facts, lambda: jax.block_until_ready(compiled(*placed, key))
 
 
 def stored(model: Any, params: Any, batch: int) -> dict:

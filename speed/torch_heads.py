@@ -10,14 +10,6 @@ from torch.nn import functional as F
 Loss = Callable[[], torch.Tensor]
 
 
-def floats_per_pair(head: str, sizes: Sizes) -> int:
-    """Floats stored per image-text pair."""
-    if head == "dcsm":
-        # three maps; 4 channels after each convolution and ReLU
-        return (sizes.patches + 1) * sizes.length * (3 + 4 * 4)
-    return sizes.patches * sizes.embed
-
-
 def make_step(head: str, sizes: Sizes) -> Callable[[], None]:
     """A function that computes loss and gradient of a head on random features."""
     torch.manual_seed(0)

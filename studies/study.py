@@ -154,12 +154,12 @@ def make(
 
     def take() -> Run | object | None:
         """The next run whose base runs are done."""
-        # first: a run whose base failed would never be ready, and LATER would wait forever
-        for run in [run for run in waiting if {*run.needed} & {*failed}]:
-            waiting.remove(run)
-            failed.append(run.name)
-        for run in waiting:
-            if all((out / name / "DONE").exists() for name in run.needed):
+        for run in [*waiting]:
+            # else it would never be ready, and LATER would wait forever
+            if {*run.needed} & {*failed}:
+                waiting.remove(run)
+                failed.append(run.name)
+            elif all((out / name / "DONE").exists() for name in run.needed):
                 waiting.remove(run)
                 return run
         return scheduler.LATER if waiting else None

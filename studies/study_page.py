@@ -39,13 +39,10 @@ class Prose:
     A column may name a protocol: "attribute swap/vqascore". A run or benchmark without values
     raises MissingValueError."""
 
+    NAMES = ("d", "x", "each", "gain", "every", "score", "holds")
+
     def __init__(self, results: Results) -> None:
         self.results, self.broken = results, list[str]()
-
-    def functions(self) -> dict[str, object]:
-        """By the names that templates use."""
-        names = ("d", "x", "each", "gain", "every", "score", "holds")
-        return {"n": self.results.percent} | {name: getattr(self, name) for name in names}
 
     def x(self, run: str, name: str) -> Value:
         """Mean and half interval of a run, in percent."""
@@ -123,11 +120,9 @@ def of_protocols(results: Results, tower: str, run: str, *titles: str) -> str:
 
 def replace_of_paper(model: str, accuracy: str) -> str:
     """Original or augmented accuracy on REPLACE of a model of Kamath et al. 2024, in percent."""
-    (value,) = {
-        value.value
-        for value in published.model_values(model)
-        if (value.source, value.full_metric) == ("hard_positives", f"{accuracy}_accuracy_macro")
-    }
+    wanted = ("hard_positives", f"{accuracy}_accuracy_macro")
+    values = published.model_values(model)
+    (value,) = {each.value for each in values if (each.source, each.full_metric) == wanted}
     return f"{value:.1f}"
 
 
@@ -207,7 +202,7 @@ def answers(results: Results) -> str:
         extensions=["jinja2.ext.do"],
     )  # fmt: skip
     prose, texts = Prose(results), list[str]()
-    names = prose.functions() | _template_names(results)
+    names = {name: getattr(prose, name) for name in Prose.NAMES} | _template_names(results)
     template = Path(__file__).with_name(f"{ANSWERS}.jinja").read_text()
     for question in QUESTION.split(template):
         if part := re.match(r"<!-- part (\w)", question):
@@ -228,6 +223,7 @@ def _template_names(results: Results) -> dict[str, object]:
     return {
         "table": lambda runs, *titles: of_runs(results, runs, *titles),
         "protocols": lambda tower, run, *titles: of_protocols(results, tower, run, *titles),
+        "n": results.percent,
         "methods": lambda: study_methods.table(results),
         "hard_negatives": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,
