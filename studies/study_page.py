@@ -152,9 +152,9 @@ def _in_full(results: Results, run: str, benchmark: str, metric: str) -> str:
     if not results.has(run, benchmark, metric):
         return "–"
     estimates, control = results.estimates(run, benchmark, metric), study_columns.control(run)
-    seeds = ", ".join(f"{estimate.value:.3f}" for estimate in estimates)
     if benchmark == RECORD:  # has no interval
-        return seeds
+        return ", ".join(f"{estimate.value:g}" for estimate in estimates)
+    seeds = ", ".join(f"{estimate.value:.3f}" for estimate in estimates)
     value, chances = results.value(run, benchmark, metric), [each.chance for each in estimates]
     text = f"{value.mean:.3f} ±{value.half:.3f}" + (f" [{seeds}]" if len(estimates) > 1 else "")
     if None not in chances:
