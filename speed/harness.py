@@ -4,7 +4,6 @@ Imports neither JAX nor torch, since the interpreters of both read it.
 """
 
 import argparse
-import functools
 import importlib.metadata
 import inspect
 import json
@@ -18,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
@@ -54,7 +53,7 @@ def command(main: Callable[..., None], worker: Build | None = None, **choices: I
         if default is False:
             parser.add_argument(flag, action="store_true")
             continue
-        one, nargs = (default[0], "*") if isinstance(default, tuple) else (default, None)
+        one, nargs = ((*default, "")[0], "*") if isinstance(default, tuple) else (default, None)
         parser.add_argument(
             flag, type=type(one), default=default, nargs=nargs, choices=choices.get(name),
             metavar=name.upper(), help=f"default: {default}",
@@ -77,11 +76,6 @@ def versions() -> str:
         for module, package in LIBRARIES.items()
         if module in sys.modules
     )
-
-
-@functools.cache
-def _print_once(line: str) -> None:
-    print(line, flush=True)
 
 
 class Worker:
@@ -110,7 +104,7 @@ class Worker:
             text=True,
         )
         self.facts = self._read()
-        _print_once(f"{name}: {self.facts['versions']}")
+        print(f"{name}: {self.facts['versions']}", flush=True)
 
     def ask(self, question: str) -> dict:
         """The answer to one line on the worker's stdin."""
@@ -171,21 +165,11 @@ def memory(name: str = "VmHWM") -> int:
     return 1024 * int(status[status.index(f"{name}:") + 1])
 
 
-class Ratio(NamedTuple):
-    """Ratio of two sides over rounds."""
-
-    median: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} x ({self.low:.2f} to {self.high:.2f})"
-
-
-def ratio(ours: Sequence[float], others: Sequence[float]) -> Ratio:
-    """Ratios by round: a load of the machine during a round slows both sides of it alike."""
+def ratio(ours: Sequence[float], others: Sequence[float]) -> str:
+    """Median and range of the ratios by round: a load of the machine during a round slows both
+    sides of it alike."""
     ratios = [a / b for a, b in zip(ours, others, strict=True)]
-    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+    return f"{statistics.median(ratios):.2f} x ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def compare(
@@ -235,36 +219,12 @@ def compare(
     }
 
 
-def compare_scores(sides: Mapping[str, Worker], questions: Mapping[str, str]) -> float:
-    """Prints wall and CPU seconds of "ours" and "torch" per question, and ratios to ours.
-
-    questions: label of a line -> question. Returns the largest difference of a score.
-    """
-    width, difference = max(map(len, questions)) + 2, 0.0
-    print(f"{'':{width}}" + f"{'ours':>9}{'torch':>9}{'ratio':>8}" * 2 + "  (wall, CPU seconds)")
-    total = dict.fromkeys(sides, np.zeros(2))
-    for label, question in (*questions.items(), ("all", "")):
-        times = total
-        if question:
-            answers = {name: worker.ask(question) for name, worker in sides.items()}
-            times = {name: np.array([a["s"], a["CPU s"]]) for name, a in answers.items()}
-            total = {name: total[name] + times[name] for name in total}
-            scores = [np.array(answers[name]["scores"]) for name in ("ours", "torch")]
-            difference = max(difference, float(np.abs(scores[0] - scores[1]).max()))
-        pairs = zip(times["ours"], times["torch"], strict=True)
-        line = "".join(f"{a:9.1f}{b:9.1f}{b / a:7.1f}x" for a, b in pairs)
-        print(f"{label:{width}}{line}", flush=True)
-    return difference
-
-
-def photo(rng: np.random.Generator, width: int, height: int, *, noise: float = 6.0) -> Image.Image:
+def photo(rng: np.random.Generator, width: int, height: int) -> Image.Image:
     """A random image with the detail of a photograph: smooth shades, edges and fine noise."""
     coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
     smooth = coarse.resize((width, height), Image.Resampling.BICUBIC)
-    if not noise:
-        return smooth
     pixels = np.asarray(smooth, np.int16)
-    noisy = pixels + rng.normal(0, noise, pixels.shape)
+    noisy = pixels + rng.normal(0, 6, pixels.shape)
     return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
 
 

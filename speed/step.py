@@ -2,25 +2,28 @@
 
   python speed/step.py --model B/32 --batch 16
   python speed/step.py --model B/32 --batch 16 --context 32
-  python speed/step.py --model mini --batch 256 --no-torch
+  python speed/step.py --model mini --batch 256 --no-torch --hard NegCLIP HP+HN
   python speed/step.py --model B/16 --batch 256 --attention xla
 
 Each side is a separate process; a round times one step of each, and a matrix product for the peak.
-Prints examples/s (median over rounds), the ratio and its range over rounds, MFU against the peak of
-the same run, compile time and peak memory.
+Prints examples/s (median over rounds), the ratio to torch, or else to CLIP, and its range over
+rounds, FLOPs relative to CLIP's, compile time, peak memory, and MFU against the peak of the same
+run.
 
-Both sides use JAX's platform. On a CPU both compute in float32. On a GPU ours uses the dtype of
+Both libraries use JAX's platform. On a CPU both compute in float32. On a GPU ours uses the dtype of
 config.model.dtype=auto and open_clip its --precision amp_bf16; the peak is the published bfloat16
 rate, and memory counts arrays on the GPU.
 
 --model is a variant of vlc_jax/models/variants.py, --attention our config.model.attention,
 --context our context length (0: the variant's): captions of up to 32 tokens have equal embeddings
-at 32 and 77 tokens, so users may shorten it; open_clip pads to 77. --torch-python is an interpreter
-with torch and open_clip, such as .venv-parity/bin/python after `make parity`.
+at 32 and 77 tokens, so users may shorten it; open_clip pads to 77. --hard adds our steps with hard
+texts. --torch-python is an interpreter with torch and open_clip, such as .venv-parity/bin/python
+after `make parity`.
 """
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 
 from speed import harness
 
+CLIP = "CLIP"
+TEXTS = {  # step -> hard negatives, hard positives, losses
+    CLIP: (0, 0, ("infonce",)),
+    "NegCLIP": (1, 0, ("negclip",)),
+    "SVLC": (1, 0, ("infonce", "svlc_negative")),
+    "NegCLIP, 2 negatives": (2, 0, ("negclip",)),
+    "HP+HN": (1, 1, ("infonce", "svlc_negative", "analogy")),
+}
 OPEN_CLIP = {
     "S/16": "ViT-S-16",
     "B/32": "ViT-B-32-quickgelu",
@@ -43,6 +54,7 @@ def main(
     batch: int = 16,
     context: int = 0,
     attention: str = "auto",
+    hard: tuple = (),
     no_torch: bool = False,
     torch_python: str = sys.executable,
     rounds: int = 10,
@@ -50,37 +62,42 @@ def main(
     case, peaks = {"model": model, "batch": batch, "context": context}, []
     # without it JAX takes three quarters of the GPU's memory, and torch runs out of it
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    ours = harness.Worker(
-        "ours", sys.executable, "step.py", environment, side="jax", attention=attention, **case
-    )
-    facts = ours.facts
+    workers = {
+        texts: harness.Worker(
+            texts, sys.executable, "step.py", environment,
+            side="jax", texts=texts, attention=attention, **case,
+        )
+        for texts in (CLIP, *hard)
+    }  # fmt: skip
+    clip = workers[CLIP].facts
     print(
-        f"{facts['device']}, {model}, batch {batch}, {facts['context']} text tokens, "
-        f"{facts['dtype']}, attention: {facts['attention']}",
+        f"{clip['device']}, {model}, batch {batch}, {clip['context']} text tokens, "
+        f"{clip['dtype']}, attention: {clip['attention']}",
         flush=True,
     )
-
-    def step(worker: harness.Worker) -> dict[str, float]:
-        if worker is ours:
-            peaks.append(ours.ask("peak")["flops"])
-        return {"examples/s": batch / worker.ask("step")["s"]}
-
-    workers = {"ours": ours}
     if not no_torch:
-        platform = facts["platform"]
+        platform = clip["platform"]
         workers["torch"] = harness.Worker(
             "torch", torch_python, "step.py", side="torch", platform=platform, **case
         )
-    sides = {name: lambda worker=worker: step(worker) for name, worker in workers.items()}
+
+    def step(worker: harness.Worker) -> dict[str, float]:
+        if worker.name == CLIP:
+            peaks.append(worker.ask("peak")["flops"])
+        return {"examples/s": batch / worker.ask("step")["s"]}
+
+    sides = {name: partial(step, worker) for name, worker in workers.items()}
+    facts = {name: {} for name in workers}
+    for name in (CLIP, *hard):
+        of = workers[name].facts
+        facts[name] = {"FLOPs / CLIP": of["flops"] / clip["flops"], "compile, s": of["compile_s"]}
     # workers take their first step before the first round
-    medians = harness.compare("training step", sides, rounds, "torch", warm_up=0)
-    mfu = medians["ours"]["examples/s"] * facts["train_flops"] / max(peaks)
-    print(
-        f"ours: steps of {1e3 * batch / medians['ours']['examples/s']:.0f} ms, MFU {mfu:.2f} of "
-        f"{max(peaks) / 1e9:.0f} GFLOP/s, compile {facts['compile_s']:.1f} s"
-    )
+    reference = CLIP if no_torch else "torch"
+    medians = harness.compare("training step", sides, rounds, reference, facts=facts, warm_up=0)
     for name, worker in workers.items():
         print(f"{name}: peak memory {worker.ask('memory')['gb']:.2f} GB")
+    mfu = medians[CLIP]["examples/s"] * clip["flops"] / batch / max(peaks)
+    print(f"{CLIP}: MFU {mfu:.2f} of {max(peaks) / 1e9:.0f} GFLOP/s")
 
 
 def build(side: str, **case: object) -> tuple[dict, harness.Ask]:
@@ -103,8 +120,9 @@ def build(side: str, **case: object) -> tuple[dict, harness.Ask]:
 Built = tuple[dict, Callable[[], None], Callable[[], float], Callable[[], float]]
 
 
-def build_jax(model: str, batch: int, context: int, attention: str) -> Built:
+def build_jax(model: str, batch: int, context: int, attention: str, texts: str) -> Built:
     import jax
+    from ml_collections import ConfigDict
 
     from speed import train_step
     from vlc_jax import models
@@ -115,22 +133,26 @@ def build_jax(model: str, batch: int, context: int, attention: str) -> Built:
     # before the first use of a device, as vlc_jax.main does
     runtime.connect(None, None, None)
     platform, config = runtime.platform_name(), default.get_config()
-    config.batch_size = batch
+    negatives, positives, losses = TEXTS[texts]
+    with config.unlocked():
+        config.batch_size = batch
+        config.input.negatives.count, config.input.positives.count = negatives, positives
+        config.losses = ConfigDict({loss: default.loss(weight=1.0) for loss in losses})
     options = {"context_length": context} if context else {}
     net = models.build(variant=model, dtype=runtime.matrix_dtype(platform), **options)
     net = with_attention(net, attention, platform)
-    step = train_step.build(config, net)
+    step, compiled, seconds = train_step.build(config, net)
     facts = {
         "device": jax.devices()[0].device_kind,
         "platform": platform,
         "dtype": str(net.image.dtype),
         "attention": f"image {net.image.attention}, text {net.text.attention}",
-        "train_flops": step.compiled.flops.model / batch,
+        "flops": compiled.flops.model,
         "context": net.text.context_length,
-        "compile_s": step.compile_seconds,
+        "compile_s": seconds,
     }
     memory = harness.memory if runtime.is_cpu() else lambda: 1e9 * runtime.memory_gb()
-    return facts, step.run, lambda: runtime.peak_flops()[0] * jax.device_count(), memory
+    return facts, step, lambda: runtime.peak_flops()[0] * jax.device_count(), memory
 
 
 def build_torch(model: str, batch: int, context: int, platform: str) -> Built:
@@ -182,4 +204,4 @@ def build_torch(model: str, batch: int, context: int, platform: str) -> Built:
 
 
 if __name__ == "__main__":
-    harness.command(main, build)
+    harness.command(main, build, hard=TEXTS)

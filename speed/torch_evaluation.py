@@ -1,6 +1,8 @@
-"""A plain torch evaluation loop for speed/evaluation.py, like CLIP_benchmark's and most authors'.
+"""Plain torch for speed/evaluation.py and speed/loader.py.
 
-Decodes and encodes every image of a case, and encodes every caption at 77 tokens."""
+An evaluation loop like CLIP_benchmark's and most authors': it decodes and encodes every image of a
+case, and encodes every caption at 77 tokens. An input pipeline like open_clip's: a DataLoader over
+JPEG files, Pillow's bicubic resize, centre crop, normalised float32 tensors."""
 
 import json
 from functools import partial
@@ -30,8 +32,27 @@ def collate(folder: Path, rows: list[dict]) -> tuple[torch.Tensor, list[list[str
     return torch.stack(images), [row["captions"] for row in rows]
 
 
-def build(folder: str, batch_size: int, workers: int) -> tuple[dict, harness.Ask]:
-    """Facts, and a function that evaluates a benchmark by name; writes the model's weights."""
+def build_loader(folder: str, batch_size: int) -> tuple[dict, harness.Ask]:
+    """No facts, and a function that reads all files once and returns the images per CPU second."""
+    # as ours: one thread, and no worker process
+    torch.set_num_threads(1)
+    rows = [{"image": path, "captions": ["a photo"]} for path in Path(folder).glob("*.jpg")]
+    decode = partial(collate, Path(folder))
+    loader = DataLoader(rows, batch_size=batch_size, shuffle=True, collate_fn=decode)
+
+    def read(_: str) -> dict:
+        count, seconds = harness.timed(lambda: sum(len(images) for images, _ in loader))
+        return {"per CPU s": count / seconds["CPU s"]}
+
+    return {}, read
+
+
+def build(folder: str, batch_size: int, workers: int = 0) -> tuple[dict, harness.Ask]:
+    """Facts, and a function that evaluates a benchmark by name; writes the model's weights.
+
+    Of a folder without cases only the pipeline."""
+    if not Path(folder, "cases.json").exists():
+        return build_loader(folder, batch_size)
     without_torchvision()
     import open_clip
 

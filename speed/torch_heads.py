@@ -1,7 +1,6 @@
 """Training losses of the heads in torch, as in their authors' code, for speed/heads.py."""
 
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace as Sizes  # of heads.build_jax
 
 import torch
@@ -11,20 +10,10 @@ from torch.nn import functional as F
 Loss = Callable[[], torch.Tensor]
 
 
-def floats_per_pair(head: str, sizes: Sizes) -> int:
-    """Floats stored per image-text pair; 0 if memory does not grow with the number of pairs."""
-    if head == "dcsm":
-        # three maps; 4 channels after each convolution and ReLU
-        return (sizes.patches + 1) * sizes.length * (3 + 4 * 4)
-    return sizes.patches * sizes.embed if head == "pacl" else 0
-
-
 def make_step(head: str, sizes: Sizes) -> Callable[[], None]:
     """A function that computes loss and gradient of a head on random features."""
     torch.manual_seed(0)
-    pacl_own = partial(pacl, pools_own=True)
-    build = {"dcsm": dcsm, "pacl": pacl, "pacl_own": pacl_own, "sparc": sparc}[head]
-    net, loss = build(sizes)
+    net, loss = {"dcsm": dcsm, "pacl": pacl}[head](sizes)
 
     def step() -> None:
         net.zero_grad()
@@ -46,12 +35,6 @@ class PatchConnector(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.drop(self.norm(x))
         return self.linear(x) + self.mlp(x)
-
-
-def connectors(sizes: Sizes, text_width: int) -> nn.ModuleDict:
-    """Connectors of image and text."""
-    layers = nn.LayerNorm(text_width), nn.Dropout(0.1), nn.Linear(text_width, sizes.embed)
-    return nn.ModuleDict({"image": PatchConnector(sizes), "text": nn.Sequential(*layers)})
 
 
 def infonce(logits: torch.Tensor) -> torch.Tensor:
@@ -84,46 +67,18 @@ def dcsm(sizes: Sizes) -> tuple[nn.Module, Loss]:
     return net, loss
 
 
-def pacl(sizes: Sizes, *, pools_own: bool = False) -> tuple[nn.Module, Loss]:
-    """Patches weighted and pooled for every text, or by the image's own caption for all texts."""
-    net = connectors(sizes, sizes.embed)
+def pacl(sizes: Sizes) -> tuple[nn.Module, Loss]:
+    """Patches weighted and pooled for every text."""
+    norm, drop = nn.LayerNorm(sizes.embed), nn.Dropout(0.1)
+    text_net = nn.Sequential(norm, drop, nn.Linear(sizes.embed, sizes.embed))
+    net = nn.ModuleDict({"image": PatchConnector(sizes), "text": text_net})
     image = torch.randn(sizes.batch, sizes.patches, sizes.width)
     text = torch.randn(sizes.batch, sizes.embed)
 
     def loss() -> torch.Tensor:
         e, t = net["image"](image), F.normalize(net["text"](text), dim=-1)
-        patches = F.normalize(e, dim=-1)
-        if pools_own:
-            weights = torch.sigmoid(10 * torch.einsum("ipd,id->ip", patches, t))
-            v = F.normalize((weights[..., None] * e).sum(1), dim=-1)
-            return infonce(10 * v @ t.T) / 2
-        weights = torch.sigmoid(10 * torch.einsum("ipd,jd->ijp", patches, t))
+        weights = torch.sigmoid(10 * torch.einsum("ipd,jd->ijp", F.normalize(e, dim=-1), t))
         v = F.normalize((weights[..., None] * e[:, None]).sum(2), dim=-1)
         return infonce(10 * (v * t[None]).sum(-1)) / 2
-
-    return net, loss
-
-
-def sparc(sizes: Sizes) -> tuple[nn.Module, Loss]:
-    """Sparse alignment of tokens with groups of patches, beside InfoNCE of pooled features."""
-    net = connectors(sizes, sizes.text_width)
-    batch, length = sizes.batch, sizes.length
-    image = torch.randn(batch, sizes.patches, sizes.width)
-    text = torch.randn(batch, length, sizes.text_width)
-
-    def loss() -> torch.Tensor:
-        v, t = net["image"](image), net["text"](text)
-        s = torch.einsum("bld,bpd->blp", t, v)
-        low, high = s.amin(-1, keepdim=True), s.amax(-1, keepdim=True)
-        s = (s - low) / (high - low + 1e-8)
-        s = torch.where(s < 1 / sizes.patches, torch.zeros_like(s), s)
-        s = s / (s.sum(-1, keepdim=True) + 1e-8)
-        groups = F.normalize(torch.einsum("blp,bpd->bld", s, v), dim=-1)
-        t = F.normalize(t, dim=-1)
-        logits = 10 * torch.einsum("bld,bkd->blk", groups, t)
-        targets = torch.arange(length).expand(batch, length)
-        local = F.cross_entropy(logits, targets) + F.cross_entropy(logits.mT, targets)
-        pooled = [F.normalize(x.mean(1), dim=-1) for x in (v, t)]
-        return local + infonce(10 * pooled[0] @ pooled[1].T) / 2
 
     return net, loss

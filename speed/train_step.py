@@ -1,9 +1,9 @@
-"""The training step of CLIP on random pairs that speed/step.py and speed/negatives.py time."""
+"""The training step on random pairs that speed/step.py times."""
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,16 +18,9 @@ from vlc_jax.setup.state import init_state
 from vlc_jax.train.compiled_step import compile_step
 
 
-class TrainStep(NamedTuple):
-    """run: runs one step to its end."""
-
-    run: Callable[[], None]
-    compiled: Any
-    compile_seconds: float
-
-
-def build(config: ConfigDict, model: nn.Module) -> TrainStep:
-    """Compiles the step of a run with `config` whose texts and images fit `model`."""
+def build(config: ConfigDict, model: nn.Module) -> tuple[Callable[[], None], Any, float]:
+    """A function that runs one step, to its end, of a run with `config` whose texts and images fit
+    `model`; the compiled step, and the seconds of its compilation."""
     config.text.context_length = model.text.context_length
     config.input.image_size = model.image.image_size
     run = setup.step_setup(config, model, config.steps)
@@ -43,7 +36,7 @@ def build(config: ConfigDict, model: nn.Module) -> TrainStep:
         # dispatch is asynchronous: without it only the call would be timed
         jax.block_until_ready((state, metrics))
 
-    return TrainStep(step, compiled, seconds["s"])
+    return step, compiled, seconds["s"]
 
 
 def random_arrays(shapes: Any, text: nn.Module) -> Any:

@@ -13,7 +13,6 @@ control of the filter.
 import itertools
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from absl import flags
@@ -38,14 +37,6 @@ class NoPixels:
         return np.zeros((1, 1, 3), np.uint8)
 
 
-class _Drawn(NamedTuple):
-    """A negative of a row; kind: its generator, "" if any."""
-
-    row: Example
-    text: str
-    kind: str
-
-
 def write() -> str:
     """Writes the table and its counts; returns the summary line."""
     config, out = command_line.config(), Path(FLAGS.out)
@@ -55,13 +46,13 @@ def write() -> str:
     # the kind of each place; "": any
     kinds = sorted(texts.shares) if texts.fallback == "one_each" else [""] * texts.count
     drawn = [
-        _Drawn(row, text, kind)
+        (row, text, kind)
         for row in rows
         for text, kind in zip(row.negatives, kinds, strict=False)
         if text  # "" in the place of a missing one
     ]
     options = [(row.caption, text) for row, text, _ in drawn]
-    pairs = balance.Pairs(options, [each.row.record.id for each in drawn])
+    pairs = balance.Pairs(options, [row.record.id for row, *_ in drawn])
     out.mkdir(parents=True, exist_ok=True)
     if FLAGS.keep:
         is_kept = np.random.default_rng(config.seed).random(len(pairs)) < FLAGS.keep
@@ -82,18 +73,18 @@ def write() -> str:
     folder.mkdir(parents=True, exist_ok=True)
     kept = (each for each, chosen in zip(drawn, choice, strict=True) if chosen >= 0)
     # the texts of a row are one behind the other
-    groups = itertools.groupby(kept, lambda each: id(each.row))
+    groups = itertools.groupby(kept, lambda each: id(each[0]))
     lines = [_line([*group]) for _, group in groups]
     (out / "texts.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "0.json").write_text(json.dumps({"metrics": metrics}))
     return f"{out}: " + ", ".join(f"{name} {each['value']:.3f}" for name, each in metrics.items())
 
 
-def _line(drawn: list[_Drawn]) -> str:
-    """Line of the table, of the kept negatives of a row."""
-    row, kinds = drawn[0].row, [each.kind for each in drawn]
-    scene = from_table.key_of(row.record.meta["scene"])
-    line = {"caption": row.caption, "scene": scene, "negatives": [each.text for each in drawn]}
+def _line(drawn: list[tuple[Example, str, str]]) -> str:
+    """Line of the table, of the kept negatives of a row and their kinds."""
+    rows, negatives, kinds = zip(*drawn, strict=True)
+    scene = from_table.key_of(rows[0].record.meta["scene"])
+    line = {"caption": rows[0].caption, "scene": scene, "negatives": negatives}
     return json.dumps(line | ({"negative_kinds": kinds} if any(kinds) else {}))
 
 

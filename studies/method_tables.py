@@ -8,11 +8,11 @@ what this writes.
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from studies import study_results
-from studies.study_prose import MISSING, Prose, unnested
+from studies.study_results import MissingValueError, Results, unnested
 from vlc_jax.configs.common.methods import METHODS, ROWS, Method
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
@@ -53,18 +53,19 @@ ORACLES = {  # of Method.compared
 }
 
 
-def readme(prose: Prose) -> str:
+def readme(results: Results) -> str:
     header = ["method", "loss or head", "config", *COLUMNS]
     rows = [
-        [f"{method.title} ({method.paper})", method.short, _scenes_config(method), *numbers]
+        [f"{method.title} ({method.paper})", method.short, f"`{config}`", *numbers]
         for method in METHODS.values()
         if method.short
-        for numbers in [_numbers(method, prose)]
+        for numbers in [_numbers(method, results)]
+        for config in [next(iter(method.scenes.values())).partition(":")[0]]
     ]
     return markdown_table(header, rows, len(header))
 
 
-def methods(prose: Prose) -> str:
+def methods(results: Results) -> str:
     header = ["method", "config", "loss", "published", "differs here"]
     rows = [
         [_link(m), f"`{m.config}`", m.loss, _published(m), m.differs]
@@ -74,19 +75,19 @@ def methods(prose: Prose) -> str:
     return markdown_table(header, rows, len(header))
 
 
-def systems(prose: Prose) -> str:
+def systems(results: Results) -> str:
     """Every system: its rows of the papers' tables, the test of its numbers, and its run."""
     header = ["system", "rows", "compared with", *COLUMNS]
     rows = []
     for method in METHODS.values():
         oracle, _, test = method.compared.partition(": ")
-        names = [row.run for row in method.rows if row.given]
-        cells = [_link(method, "methods.md"), _code(names), f"{ORACLES[oracle]}, `{test}`"]
-        rows.append([*cells, *_numbers(method, prose)])
+        names = ", ".join(f"`{row.run}`" for row in method.rows if row.given)
+        cells = [_link(method, "methods.md"), names, f"{ORACLES[oracle]}, `{test}`"]
+        rows.append([*cells, *_numbers(method, results)])
     return markdown_table(header, rows, len(header))
 
 
-def papers(prose: Prose) -> str:
+def papers(results: Results) -> str:
     """The tables of the papers by their sets, and the runs that make their rows."""
     runs: dict[str, str] = {}
     for row in ROWS:
@@ -112,29 +113,32 @@ def papers(prose: Prose) -> str:
     return markdown_table(header, cells, len(header))
 
 
-TABLES: dict[str, Callable[[Prose], str]] = {
+TABLES: dict[str, Callable[[Results], str]] = {
     table.__name__: table for table in (readme, methods, systems, papers)
 }
 
 
-def rewritten(page: str, prose: Prose) -> str:
+def rewritten(page: str, results: Results) -> str:
     """The page with its tables written anew."""
 
     def written(block: re.Match[str]) -> str:
-        table = TABLES[block[1]](prose).strip()
+        table = TABLES[block[1]](results).strip()
         return f"<!-- table: {block[1]} -->\n\n{table}\n\n<!-- end -->"
 
     return BLOCK.sub(written, page)
 
 
-def _numbers(method: Method, prose: Prose) -> list[str]:
+def _numbers(method: Method, results: Results) -> list[str]:
     """The method's columns, in parentheses the control's; a cell without values is empty."""
     cells = []
     for column in COLUMNS.values():
-        cell = prose.n(next(iter(method.scenes), ""), column)
-        if method.control:
-            cell = unnested(f"{cell} ({prose.n(method.control, column)})")
-        cells.append("" if MISSING in cell else cell)
+        try:
+            cell = results.percent(next(iter(method.scenes), ""), column)
+            if method.control:
+                cell = unnested(f"{cell} ({results.percent(method.control, column)})")
+        except MissingValueError:
+            cell = ""
+        cells.append(cell)
     return cells
 
 
@@ -163,21 +167,12 @@ def _link(method: Method, page: str = "") -> str:
     return f"[{method.title}]({section if '.md#' in section else f'{page}#{anchor}'})"
 
 
-def _scenes_config(method: Method) -> str:
-    """The config of the run in miniature, without arguments."""
-    return f"`{next(iter(method.scenes.values())).partition(':')[0]}`"
-
-
-def _code(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def main() -> int:
-    docs = ROOT / "docs"
-    prose = Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
+    values = study_results.read_values(ROOT / "docs" / study_results.VALUES)
+    results = Results(values, 3)
     for name in PAGES:
         page = ROOT / name
-        page.write_text(rewritten(page.read_text(), prose))
+        page.write_text(rewritten(page.read_text(), results))
     return 0
 
 

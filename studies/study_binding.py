@@ -40,14 +40,8 @@ class Cell(NamedTuple):
     @property
     def captions(self) -> str:
         """Flag with all caption options, in place of those of a config."""
-        options = {
-            "colour": self.density,
-            "size": 0.0,
-            "place": 0.0,
-            "relation": 0.0,
-            "completeness": self.completeness,
-            "saliency": self.saliency,
-        }
+        options = {"colour": self.density} | dict.fromkeys(("size", "place", "relation"), 0.0)
+        options |= {"completeness": self.completeness, "saliency": self.saliency}
         return f"--config.input.scenes.caption_options={options}"
 
 
@@ -72,29 +66,23 @@ def _finetuned(cell: Cell) -> tuple[str, str]:
     return f"{cell.name}_clip_ft", f"{cell.name}_hn"
 
 
-RUNS = [cell.name for cell in CELLS] + [run for cell in FINETUNED for run in _finetuned(cell)]
-
-
 def hard_negatives(results: Results) -> str:
     """Markdown table: swapped attributes after CLIP, CLIP-FT and HN, and what HN gains over
     CLIP-FT, paired by seed."""
     rows = []
     for cell in FINETUNED:
         runs = (cell.name, *_finetuned(cell))
-        if all(results.has(run, *SWAP) for run in runs):
-            gain = results.difference(runs[2], runs[1], *SWAP)
-            title = [f"{100 * value:.0f}" for value in cell[:2]]
-            values = [study_results.cell(results.value(run, *SWAP)) for run in runs]
-            rows.append([*title, *values, study_results.signed(gain)])
+        gain = results.difference(runs[2], runs[1], *SWAP)
+        title = [f"{100 * value:.0f}" for value in cell[:2]]
+        values = [study_results.cell(results.value(run, *SWAP)) for run in runs]
+        rows.append([*title, *values, study_results.signed(gain)])
     header = ["colours named, %", "objects named, %", "CLIP", "CLIP-FT", "HN", "HN − CLIP-FT"]
-    return markdown_table(header, rows, len(header)) if rows else ""
+    return markdown_table(header, rows, len(header))
 
 
-def figure(results: Results) -> Figure | None:
+def figure(results: Results) -> Figure:
     """Swapped attributes by density and completeness, a map for each saliency and one of what HN
-    gains over CLIP-FT; None without all runs."""
-    if not all(results.has(run, *SWAP) for run in RUNS):
-        return None
+    gains over CLIP-FT."""
     painted = Figure(figsize=(13, 3.4), layout="constrained")
     *maps, gain_axes = painted.subplots(1, len(SALIENCIES) + 1, sharey=True)
     for axes, saliency in zip(maps, SALIENCIES, strict=True):

@@ -14,23 +14,24 @@ PALE = 0.35  # opacity of a bar whose mean is not resolved
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 
 
-def _bag_of_words(results: Results) -> Figure | None:
-    names = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
-    runs = [run for run in names if results.has(run)]
-    columns = [COLUMNS[title] for title in ("attribute swap", "relation swap")]
-    return _bars(results, runs, columns) if runs else None
+def _bag_of_words(results: Results) -> Figure:
+    runs = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
+    return _bars(results, runs, [COLUMNS[title] for title in ("attribute swap", "relation swap")])
 
 
-def _collapse(results: Results) -> Figure | None:
-    runs = [run for run in ("clip_ft", "hn", "hp_hn") if results.has(run)]
-    if not runs:
-        return None
+def _collapse(results: Results) -> Figure:
     columns = [
         COLUMNS[f"{title} size {end}"]._replace(title=f"{title}, {kind} synonyms")
         for end, kind in (("A", "seen"), ("B", "unseen"))
         for title in TRIPLET
     ]
-    return _bars(results, runs, columns)
+    return _bars(results, ("clip_ft", "hn", "hp_hn"), columns)
+
+
+def _blind(results: Results) -> Figure:
+    runs = ("clip", "clip_ft", "hn", "hn_permuted", "hn_balanced_52", "hn_balanced_52_permuted")
+    titles = ("Orig REPLACE", "Aug REPLACE", "Orig SWAP", "attribute swap")
+    return _bars(results, runs, [COLUMNS[title] for title in titles])
 
 
 def _bars(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> Figure:
@@ -63,9 +64,7 @@ def _bars(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> F
     return figure
 
 
-def _sweep(results: Results) -> Figure | None:
-    if not all(results.has(run) for run in SWEEP):
-        return None
+def _sweep(results: Results) -> Figure:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     weights = (0, 0.25, 0.5, 0.75, 1)
     kinds = {"A": "seen in HP training", "B": "not seen"}
@@ -94,18 +93,7 @@ def _sweep(results: Results) -> Figure | None:
     return figure
 
 
-def _blind(results: Results) -> Figure | None:
-    names = ("clip", "clip_ft", "hn", "hn_permuted", "hn_balanced_52", "hn_balanced_52_permuted")
-    runs = [run for run in names if results.has(run)]
-    titles = ("Orig REPLACE", "Aug REPLACE", "Orig SWAP", "attribute swap")
-    return (
-        _bars(results, runs, [COLUMNS[title] for title in titles])
-        if len(runs) == len(names)
-        else None
-    )
-
-
-FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure | None]]] = (  # part, name
+FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure]]] = (  # part, name
     ("a", "bag_of_words", _bag_of_words),
     ("b", "collapse", _collapse),
     ("b", "sweep", _sweep),

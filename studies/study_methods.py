@@ -1,10 +1,11 @@
 """Part f: the methods, each against its control, with the right images and with permuted ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
 from studies import study_columns, study_results
 from studies.study_columns import COLUMNS, CONTROLS, Column
-from studies.study_results import RECORD, Results
+from studies.study_results import RECORD, MissingValueError, Results, Value
 from vlc_jax.report.to_markdown import markdown_table
 
 ATTRIBUTES, NEGATION, RETRIEVAL = (
@@ -21,35 +22,30 @@ def table(results: Results) -> str:
     gain: over the control. grounded: the gain without the same gain with permuted images; not of
     negation, where the control with permuted images goes up from far below chance to chance.
     balanced: the gain with balanced negatives. R@1: against the run that the method starts from.
-    ms: of a training step (`study.py --times`). A row is of one device, which it names if the
-    rows have several; its time can be of another.
+    ms: of a training step alone on the machine. A row is of one device, which it names if the rows
+    have several; its time can be of another.
     """
     rows, devices = [], []
     for run in study_columns.OF_TABLE:
         control, base = CONTROLS[run]
-        if not (results.has(run) and results.has(control) and results.has(base)):
+        if not all(map(results.has, (run, control, base))):
             continue
         # the device of the blind run, as far as it trained the others, too
         with results.beside(run + PERMUTED if results.has(run + PERMUTED) else run):
-            # a base that is not trained further is its own blind control
-            blind = control if control == base else control + PERMUTED
-            rows.append(
-                [
-                    *results.titles([run]),
-                    _difference(results, run, control, ATTRIBUTES),
-                    _grounded(results, (run, control, run + PERMUTED, blind)),
-                    _balanced(results, run, control),
-                    _difference(results, run, control, NEGATION),
-                    _difference(results, run, base, RETRIEVAL),
-                    _cost(results, run, "" if control == base else control),
-                ]
-            )
+            balanced = run + BALANCED
+            cells = [
+                _or_none(_difference, results, run, control, ATTRIBUTES),
+                _or_none(_grounded, results, run, control, base),
+                _or_none(_difference, results, balanced, control, ATTRIBUTES, beside=balanced),
+                _or_none(_difference, results, run, control, NEGATION),
+                _or_none(_difference, results, run, base, RETRIEVAL),
+                _cost(results, run, "" if control == base else control),
+            ]
+            rows.append([*results.titles([run]), *cells])
             devices.append(results.device(run))
     if len({*devices}) > 1:
-        rows = [
-            [f"{name}, {device}", *cells]
-            for (name, *cells), device in zip(rows, devices, strict=True)
-        ]
+        for row, device in zip(rows, devices, strict=True):
+            row[0] += f", {device}"
     header = [
         "method", "attributes: gain", "grounded", "balanced", "negation: gain", "R@1 − before",
         "ms per step (control)",
@@ -57,30 +53,28 @@ def table(results: Results) -> str:
     return markdown_table(header, rows, len(header))
 
 
-def _difference(results: Results, run: str, other: str, of: Column) -> str:
-    if not results.has(run, of.benchmark, of.metric):
+def _or_none(difference: Callable[..., Value], *arguments: Any, **options: Any) -> str:
+    try:
+        return study_results.signed(difference(*arguments, **options))
+    except MissingValueError:
         return NONE
-    return study_results.signed(results.difference(run, other, of.benchmark, of.metric))
 
 
-def _grounded(results: Results, runs: Sequence[str]) -> str:
-    """The gain on attributes less that with permuted images, seed by seed; only of one device.
+def _difference(results: Results, run: str, other: str, of: Column, beside: str = "") -> Value:
+    with results.beside(beside):
+        return results.difference(run, other, of.benchmark, of.metric)
 
-    runs: the method and its control, and the same with permuted images.
-    """
-    if not all(map(results.has, runs)) or len({*map(results.device, runs)}) > 1:
-        return NONE
+
+def _grounded(results: Results, run: str, control: str, base: str) -> Value:
+    """The gain on attributes less that with permuted images, seed by seed; only of one device."""
+    # a base that is not trained further is its own blind control
+    blind = control if control == base else control + PERMUTED
+    runs = (run, control, run + PERMUTED, blind)
+    if len({*map(results.device, runs)}) > 1:
+        raise MissingValueError(f"{run} and its controls are of several devices")
     swaps = (results.by_seed(each, ATTRIBUTES.benchmark, ATTRIBUTES.metric) for each in runs)
     values = [(a - b) - (c - d) for a, b, c, d in zip(*swaps, strict=True)]
-    return study_results.signed(study_results.over_seeds(values))
-
-
-def _balanced(results: Results, run: str, control: str) -> str:
-    """The gain on attributes with balanced negatives."""
-    if not results.has(run + BALANCED):
-        return NONE
-    with results.beside(run + BALANCED):
-        return _difference(results, run + BALANCED, control, ATTRIBUTES)
+    return study_results.over_seeds(values)
 
 
 def _cost(results: Results, run: str, control: str) -> str:
@@ -89,10 +83,10 @@ def _cost(results: Results, run: str, control: str) -> str:
     Of the row's device, or else of another one, which is then named.
     """
     own, run_ms = results.device(run), _milliseconds(results, run)
-    device = own if own in run_ms else next(iter(sorted(run_ms)), "")
-    if device not in run_ms:
+    device = min(run_ms, key=lambda each: (each != own, each), default=None)
+    if device is None:
         return NONE
-    control_ms = _milliseconds(results, control).get(device) if control else None
+    control_ms = _milliseconds(results, control).get(device)
     cost = f"{run_ms[device]:.0f}" + (f" ({control_ms:.0f})" if control_ms else "")
     return cost if device == own else f"{cost}, {device}"
 
@@ -100,7 +94,7 @@ def _cost(results: Results, run: str, control: str) -> str:
 def _milliseconds(results: Results, run: str) -> dict[str, float]:
     """Device -> milliseconds of a step, the mean of the seeds that have it."""
     times: dict[str, list[float]] = {}
-    for seed in range(results.seeds_of(run)):
+    for seed in range(study_columns.seeds_of(run, results.seeds)):
         for device, kept in results.by_device(f"{run}-{seed}").items():
             if step := kept.metrics.get(RECORD, {}).get("step_ms"):
                 times.setdefault(device, []).append(step.value)

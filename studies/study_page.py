@@ -1,7 +1,7 @@
 """Pages of a study: tables and figures of means over seeds with 95 % intervals.
 
 results.md answers questions with a few columns each; `notes`, which are printed on request, have
-the tables of all runs.
+every value of all runs.
 """
 
 import re
@@ -19,202 +19,215 @@ from studies import (
     study_figures,
     study_methods,
     study_plan,
-    study_prose,
+    study_results,
 )
-from studies.study_columns import COLUMNS, PROTOCOLS, Column, column
-from studies.study_results import RECORD, VALUES, Results, cell, percent, signed
+from studies.study_columns import PROTOCOLS, column
+from studies.study_results import RECORD, VALUES, MissingValueError, Results, Value
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
 
 ANSWERS = "results.md"  # from the template results.md.jinja beside this file
+QUESTION = re.compile(r"(?=^<!-- part \w -->$)|(?<!-->\n)(?=^## )", re.MULTILINE)
 
 
-def table(results: Results, runs: Sequence[str], *titles: str) -> str:
-    """Markdown table in percent, mean ± half interval; runs that are not done have no row."""
-    done, columns = [run for run in runs if results.has(run)], [*map(column, titles)]
-    if not done:
-        return study_prose.NOT_RUN
-    titles = zip(results.titles(done), done, strict=True)
-    rows = [[title, *(_cell(results, run, of) for of in columns)] for title, run in titles]
-    return _with_chance("model", columns, rows)
+class Prose:
+    """Numbers in the text of a page, and claims that the values must support.
+
+    Templates name a run and a column: `n("hn", "Aug size A")` is 0 if HN's mean is .4 percent. A
+    claim is a condition beside its sentence: `holds(x("hn", "Aug size A").mean < 5, "HN loses
+    synonyms")` writes nothing, and `broken` lists the claims that the values no longer support.
+    A column may name a protocol: "attribute swap/vqascore". A run or benchmark without values
+    raises MissingValueError."""
+
+    NAMES = ("d", "x", "each", "gain", "every", "score", "holds")
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.broken = results, list[str]()
+
+    def x(self, run: str, name: str) -> Value:
+        """Mean and half interval of a run, in percent."""
+        return _in_percent(self.results.value(run, *column(name)[1:3]))
+
+    def gain(self, run: str, other: str, name: str) -> Value:
+        """Difference of two runs, seed by seed, in points."""
+        return _in_percent(self.results.difference(run, other, *column(name)[1:3]))
+
+    def d(self, run: str, other: str, name: str) -> str:
+        """The difference with its interval: "+1.3 ±.7"."""
+        return study_results.signed(self.results.difference(run, other, *column(name)[1:3]))
+
+    def every(self, run: str, name: str) -> Sequence[float]:
+        """The value of each seed, in percent."""
+        return [100 * value for value in self.results.by_seed(run, *column(name)[1:3])]
+
+    def each(self, run: str, name: str, beside: str = "") -> str:
+        """The value of each seed: "95, 99 and 73".
+
+        beside: a run that started from this one; its device's values are taken."""
+        with self.results.beside(beside):
+            *most, last = [f"{value:.0f}" for value in self.every(run, name)]
+        return f"{', '.join(most)} and {last}" if most else last
+
+    def score(self, run: str, benchmark: str, metric: str) -> str:
+        """The mean of a metric that is no share."""
+        value = self.results.value(run, benchmark, metric)
+        return study_results.shown(f"{value.mean:.2f}", value.half)
+
+    def holds(self, condition: object, sentence: str) -> None:
+        """Notes the sentence as broken if the condition is false."""
+        if not condition:
+            self.broken.append(sentence)
 
 
-def protocols(results: Results, tower: str, run: str, *titles: str) -> str:
-    """Markdown table of a model that answers: the cosine of the run `tower`, then a row for each
-    protocol. Sets without a result of the protocol are blank."""
-    asked = {"": (tower, *results.titles([tower]))} if results.has(tower) else {}
-    if results.has(run):
-        asked |= {f"/{name}": (run, title) for name, title in PROTOCOLS.items()}
-    rows = []
-    for end, (name, title) in asked.items():
-        columns = [column(f"{each}{end}") for each in titles]
-        has = [results.has(name, of.benchmark) for of in columns]
-        cells = zip(columns, has, strict=True)
-        rows.append([title, *(_cell(results, name, of) if there else "–" for of, there in cells)])
-    return _with_chance("protocol", [*map(column, titles)], rows)
+def _in_percent(value: Value) -> Value:
+    return Value(100 * float(value.mean), 100 * float(value.half))
 
 
-def _cell(results: Results, run: str, of: Column) -> str:
-    return cell(results.value(run, of.benchmark, of.metric))
+def table(
+    results: Results, rows: Sequence[tuple[str, str, str]], titles: Sequence[str], name: str
+) -> str:
+    """Markdown table in percent, mean ± half interval, below the chance levels.
+
+    rows: title, run and protocol, "" without one. name: of the first column.
+    """
+    found = [column(title) for title in titles]
+    cells = [["chance", *(study_results.percent(of.chance) for of in found)]]
+    for title, run, protocol in rows:
+        columns = [column(f"{each}{protocol and f'/{protocol}'}") for each in titles]
+        cells.append(
+            [
+                title,
+                *(
+                    study_results.cell(results.value(run, of.benchmark, of.metric))
+                    for of in columns
+                ),
+            ]
+        )
+    return markdown_table([name, *titles], cells, 1 + len(titles))
 
 
-def _with_chance(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    """Table in Markdown with a first row of chance levels."""
-    header = [title, *[of.title for of in columns]]
-    chance = ["chance", *[percent(of.chance) for of in columns]]
-    return markdown_table(header, [chance, *rows], len(header))
+def of_runs(results: Results, runs: Sequence[str], *titles: str) -> str:
+    """Table of runs."""
+    rows = [(title, run, "") for title, run in zip(results.titles(runs), runs, strict=True)]
+    return table(results, rows, titles, "model")
+
+
+def of_protocols(results: Results, tower: str, run: str, *titles: str) -> str:
+    """Table of a model that answers: the cosine of the run `tower`, a row for each protocol."""
+    rows = [(title, run, protocol) for protocol, title in PROTOCOLS.items()]
+    return table(results, [(*results.titles([tower]), tower, ""), *rows], titles, "protocol")
 
 
 def replace_of_paper(model: str, accuracy: str) -> str:
     """Original or augmented accuracy on REPLACE of a model of Kamath et al. 2024, in percent."""
-    (value,) = {
-        value.value
-        for value in published.model_values(model)
-        if (value.source, value.full_metric) == ("hard_positives", f"{accuracy}_accuracy_macro")
-    }
+    wanted = ("hard_positives", f"{accuracy}_accuracy_macro")
+    values = published.model_values(model)
+    (value,) = {each.value for each in values if (each.source, each.full_metric) == wanted}
     return f"{value:.1f}"
 
 
 def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
-    """Tables of all runs of the parts, one by benchmark: its columns in COLUMNS in percent, of a
-    benchmark without any all metrics as they are."""
+    """Every value of the runs of the parts, a table for each benchmark."""
     yield (
         f"# All results\n\nMean over {results.seeds} seeds, or as many as a row says, ± half of "
-        "the 95 % interval over seeds, and the value of each seed.\n"
+        "the 95 % interval over seeds, the value of each seed, and the gain over the control.\n"
     )
     for part in parts:
         results.prefer = study_plan.preferred(part, results)
-        planned = dict.fromkeys(run.name.rpartition("-")[0] for run in study_plan.plan(part, 1))
-        runs = [run for run in planned if results.has(run)]
+        runs = [run.name for run in study_plan.runs(part) if results.has(run.name)]
         yield f"## Part {part}: {study_plan.PARTS[part]}\n"
-        for benchmark in results.benchmarks(runs):
-            yield f"### {benchmark}\n\n{_benchmark_table(results, runs, benchmark)}\n"
-        yield _gains(results, runs)
-    results.prefer = ""
+        for benchmark in sorted({name for run in runs for name in results.metrics(run)}):
+            done = [run for run in runs if results.has(run, benchmark)]
+            header = [*dict.fromkeys(name for r in done for name in results.metrics(r)[benchmark])]
+            rows = [
+                [title, *(_in_full(results, run, benchmark, metric) for metric in header)]
+                for title, run in zip(results.titles(done), done, strict=True)
+            ]
+            cells = markdown_table(["", *header], rows, 1 + len(header))
+            yield f"### {benchmark}\n\n{cells}\n"
 
 
-def _benchmark_table(results: Results, runs: Sequence[str], benchmark: str) -> str:
-    """The table of a benchmark; turned if it has more metrics than runs."""
-    runs = [run for run in runs if results.has(run, benchmark)]
-    titles = {of.metric: of.title for of in COLUMNS.values() if of.benchmark == benchmark}
-    found = dict.fromkeys(name for run in runs for name in results.metrics(run, benchmark))
-    names = [name for name in found if name in titles] or [*found]
-    rows = [["", *[titles.get(name, name) for name in names]]]
-    for run, title in zip(runs, results.titles(runs), strict=True):
-        has = [results.has(run, benchmark, name) for name in names]
-        cells = (
-            _with_seeds(results, run, benchmark, name, name in titles) if there else "–"
-            for name, there in zip(names, has, strict=True)
-        )
-        rows.append([title, *cells])
-    header, *rows = zip(*rows, strict=True) if len(names) > len(runs) else rows
-    return markdown_table(header, rows, len(header))
-
-
-def _with_seeds(results: Results, run: str, benchmark: str, metric: str, is_share: bool) -> str:
-    """The mean, its interval, the value of each seed, and chance where it was measured."""
-    estimates = results.estimates(run, benchmark, metric)
-    seeds = [estimate.value for estimate in estimates]
-    if benchmark == RECORD:
-        return ", ".join(f"{value:g}" for value in seeds)
+def _in_full(results: Results, run: str, benchmark: str, metric: str) -> str:
+    """The mean, its interval, the value of each seed, chance and gain, where there are such."""
+    if not results.has(run, benchmark, metric):
+        return "–"
+    estimates, control = results.estimates(run, benchmark, metric), study_columns.control(run)
+    if benchmark == RECORD:  # has no interval
+        return ", ".join(f"{estimate.value:g}" for estimate in estimates)
+    seeds = ", ".join(f"{estimate.value:.3f}" for estimate in estimates)
     value, chances = results.value(run, benchmark, metric), [each.chance for each in estimates]
-    text = cell(value) if is_share else f"{value.mean:.3f} ±{value.half:.3f}"
-    if len(seeds) > 1:
-        shown = (f"{100 * seed:.1f}" if is_share else f"{seed:.3f}" for seed in seeds)
-        text += f" [{', '.join(shown)}]"
-    return text if None in chances else f"{text}; chance {sum(chances) / len(chances):.3f}"
+    text = f"{value.mean:.3f} ±{value.half:.3f}" + (f" [{seeds}]" if len(estimates) > 1 else "")
+    if None not in chances:
+        text += f"; chance {sum(chances) / len(chances):.3f}"
+    if control and results.has(control, benchmark, metric):
+        gain = results.difference(run, control, benchmark, metric)
+        text += f"; gain {gain.mean:+.3f} ±{gain.half:.3f}"
+    return text
 
 
-def _gains(results: Results, runs: Sequence[str]) -> str:
-    """Differences of runs and their controls, paired by seed: a column per benchmark."""
-    columns = [COLUMNS[title] for title in study_columns.OF_GAINS]
-    rows = []
-    for run in runs:
-        control = study_columns.control(run)
-        if control and results.has(control):
-            title = f"{study_columns.label(run)} − {study_columns.label(control)}"
-            rows.append([title, *(_gain(results, run, control, of) for of in columns)])
-    header = ["method − control", *study_columns.OF_GAINS]
-    return f"### Gains\n\n{markdown_table(header, rows, len(header))}\n" if rows else ""
-
-
-def _gain(results: Results, run: str, control: str, of: Column) -> str:
-    has = all(results.has(each, of.benchmark, of.metric) for each in (run, control))
-    return signed(results.difference(run, control, of.benchmark, of.metric)) if has else "–"
-
-
-def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
+def write(out: Path, docs: Path, seeds: int) -> Path:
     """Writes DOCS/results.md and its figures; returns its path.
 
     Values come from the finished runs below `out` and from the file VALUES in DOCS, which keeps the
-    values of every run, so that a study can be made in pieces. Only the sections of `parts` are
-    written; an existing page keeps the others. The tables of method_tables.PAGES beside the folder
-    `docs` are written anew.
+    values of every run, so that a study can be made in pieces. The tables of method_tables.PAGES
+    beside the folder `docs` are written anew.
     """
-    results = Results(out, seeds, docs / VALUES)
-    folder = docs / "images"
+    values = study_results.read_values(docs / VALUES)
+    study_results.add(values, *study_results.finished(out))
+    results, folder = Results(values, seeds), docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
     # before the tables: the values survive if a table lacks one
-    results.save(docs / VALUES)
+    study_results.write_values(docs / VALUES, values)
     for part, name, paint in study_figures.FIGURES:
-        if part not in parts:
-            continue
         results.prefer = study_plan.preferred(part, results)
         with matplotlib.rc_context({"axes.spines.right": False, "axes.spines.top": False}):
-            figure = paint(results)
-            if figure is not None:
-                figure.savefig(folder / f"study_{name}.png", dpi=130)
+            try:
+                paint(results).savefig(folder / f"study_{name}.png", dpi=130)
+            except MissingValueError as error:
+                print(f"no figure {name}: {error}", file=sys.stderr)
     path = docs / ANSWERS
-    path.write_text(answers(results, parts, path.read_text() if path.exists() else ""))
+    path.write_text(answers(results))
     for page in (docs.parent / name for name in method_tables.PAGES):
         if docs.name == "docs" and page.exists():
-            page.write_text(method_tables.rewritten(page.read_text(), study_prose.Prose(results)))
+            page.write_text(method_tables.rewritten(page.read_text(), results))
     return path
 
 
-def answers(results: Results, parts: Iterable[str], page: str = "") -> str:
-    """The page of answers with its first text and its sections of `parts`; the others are of
-    `page`.
+def answers(results: Results) -> str:
+    """The page of answers, without the questions that lack a value.
 
-    Claims in these sections that the values do not support are printed to stderr."""
+    These, and claims that the values do not support, are printed to stderr."""
     environment = jinja2.Environment(
-        trim_blocks=True, lstrip_blocks=True, autoescape=False, undefined=jinja2.StrictUndefined
-    )
-    prose = study_prose.Prose(results)
-    names = prose.functions() | _template_names(results)
-    sections = _sections(page)
-    templates = _sections(Path(__file__).with_name(f"{ANSWERS}.jinja").read_text())
-    for part in ("", *sorted({*parts} & {*templates})):
-        results.prefer = study_plan.preferred(part, results)
-        text = environment.from_string(templates[part]).render(names)
-        sections[part] = study_prose.without_marks(text)
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        extensions=["jinja2.ext.do"],
+    )  # fmt: skip
+    prose, texts = Prose(results), list[str]()
+    names = {name: getattr(prose, name) for name in Prose.NAMES} | _template_names(results)
+    template = Path(__file__).with_name(f"{ANSWERS}.jinja").read_text()
+    for question in QUESTION.split(template):
+        if part := re.match(r"<!-- part (\w)", question):
+            results.prefer = study_plan.preferred(part[1], results)
+        try:
+            texts.append(environment.from_string(question).render(names).strip())
+        except MissingValueError as error:
+            title = question.partition("## ")[2].partition("\n")[0]
+            print(f"left out: {title} {error}", file=sys.stderr)
     results.prefer = ""
     for sentence in prose.broken:
         print(f"the values do not support: {sentence}", file=sys.stderr)
-    # a section of an extra that has not been run is a comment alone, and left out
-    texts = [sections[part].rstrip() for part in sorted(sections)]
-    return "\n\n".join(text for text in texts if "\n" in text) + "\n"
+    return study_results.unnested("\n\n".join(texts)) + "\n"
 
 
 def _template_names(results: Results) -> dict[str, object]:
     """Functions that write tables, and rows that the templates use."""
     return {
-        "table": lambda runs, *titles: table(results, runs, *titles),
-        "protocols": lambda tower, run, *titles: protocols(results, tower, run, *titles),
+        "table": lambda runs, *titles: of_runs(results, runs, *titles),
+        "protocols": lambda tower, run, *titles: of_protocols(results, tower, run, *titles),
+        "n": results.percent,
         "methods": lambda: study_methods.table(results),
         "hard_negatives": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,
-        "binding_runs": study_binding.RUNS,
-        "newer": study_columns.NEWER,
         "sweep": study_columns.SWEEP,
         "paper": replace_of_paper,
         "seeds": results.seeds,
-        "has": results.has,
-        "with_values": lambda benchmark, *runs: [r for r in runs if results.has(r, benchmark)],
     }
-
-
-def _sections(page: str) -> dict[str, str]:
-    """Sections of a page by part of the study; "" is the text before the first."""
-    first, *others = re.split(r"^(?=<!-- part \w -->$)", page, flags=re.MULTILINE)
-    return {"": first, **{section[len("<!-- part ")]: section for section in others}}

@@ -17,7 +17,6 @@ from vlc_jax.configs.common.methods import METHODS
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
-    "c": "the same with ten colours that are hard to tell apart",
     "d": "heads on frozen towers, of the bag of words and of the model that knows relations",
     "e": "part b in a world whose captions say synonyms",
     "f": "the other methods",
@@ -30,6 +29,7 @@ PARTS = {
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
 }
+OWN = "".join(PARTS).replace("lm", "")  # without published models
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
 
@@ -63,14 +63,6 @@ class Run(NamedTuple):
     texts: str = ""
     kinds: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-
-    def in_world(self, world: str) -> "Run":
-        """The same run in another world scenes-SUFFIX, with the suffix in its name."""
-        suffix = f"_{world.removeprefix('scenes-')}"
-        name, _, arguments = self.config.partition(":")
-        arguments = ",".join(filter(None, (arguments, f"world={world}")))
-        base = self.base and self.base + suffix
-        return self._replace(name=self.name + suffix, config=f"{name}:{arguments}", base=base)
 
     @property
     def needed(self) -> list[str]:
@@ -119,6 +111,7 @@ TEXTS = {  # runs that store negatives -> their method, and the goal of the filt
     "texts_random_four": ("degla", "--keep=0.39"),
     **{f"texts_{name}": (name, "--keep=1") for name in study_columns.DRAWN},
 }
+MINILM_HEADS = {"": "", "_pacl": ",head=pacl", "_pacl_1d": ",head=pacl,rope=feature_1d"}
 NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its benchmarks
     "negation_none": {},
     "negation_1.9": {"strength": 1.9},
@@ -139,35 +132,29 @@ OF_METHODS = {
 }
 
 
-def _bases() -> Iterator[Run]:
-    """Models that others start from; mean pooling, so that their loss trains the patch tokens."""
+def _bases_and_controls() -> Iterator[Run]:
+    """Models that others start from, of mean pooling if their loss trains the patch tokens, and
+    controls and variants of methods."""
     yield Run("hard_images", PAIRS_ALONE, "clip")
     # there 800 steps on pairs teach relations in every seed
-    hard_images = Run("hard_images", "scenes/hard_images:steps=800", "clip")
-    yield hard_images.in_world("scenes-synonyms")
+    on_pairs = "scenes/hard_images:steps=800,world=scenes-synonyms"
+    yield Run("hard_images_synonyms", on_pairs, "clip_synonyms")
     yield Run("relations", "negclip:hard_images", "hard_images")
     yield Run("clip_mean", "scenes/clip:pooling=mean")
     yield Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean")
     yield Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean")
     yield Run("clip_frozen", "scenes/clip:pooling=mean")
-
-
-def _controls() -> Iterator[Run]:
-    """Controls and variants of methods."""
     itc = ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc")
     yield OF_METHODS["xvlm"]._replace(name="xvlm_itc", flags=itc, evals={})
     yield OF_METHODS["siglip_ft"]._replace(flags=NO_PHRASES)
     yield Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip")
     yield Run("leftright_siglip", "leftright:family=siglip", "siglip")
-    captioner, llava = OF_METHODS["captioner"], OF_METHODS["llava"]
-    any_captions = captioner.config.replace(",relations=1", "")
-    yield captioner._replace(name="captioner_any", config=any_captions)
-    pooled = ",select=pooled"
-    for end, arguments in (("", ""), ("_pooled", pooled)):
-        yield Run(f"llava_stage1{end}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
-    yield llava._replace(
-        name="llava_pooled", config=llava.config + pooled, base="llava_stage1_pooled"
-    )
+    any_captions = OF_METHODS["captioner"].config.replace(",relations=1", "")
+    yield OF_METHODS["captioner"]._replace(name="captioner_any", config=any_captions)
+    yield Run("llava_stage1", "scenes/llava:stage=1", "clip_frozen")
+    yield Run("llava_stage1_pooled", "scenes/llava:stage=1,select=pooled", "clip_frozen")
+    pooled = f"{OF_METHODS['llava'].config},select=pooled"
+    yield Run("llava_pooled", pooled, "llava_stage1_pooled")
     # few steps: a row takes .2 s of a core
     smollm = "studies/smollm:stage={},steps={},batch=32,count={}"
     yield Run("smollm_stage1", smollm.format(1, 100, 16), "clip_mean")
@@ -175,8 +162,8 @@ def _controls() -> Iterator[Run]:
 
 
 def _heads() -> Iterator[Run]:
-    """Heads on stored features, which those of the same config and phrases share; PACL with a
-    trained image tower, which RoPE inside it requires; vectors of texts."""
+    """Heads on stored features, which those of the same config and phrases share; vectors of
+    texts."""
     plain = [
         OF_METHODS[name]._replace(name=f"{name}_plain", config=f"{name}:phrases=plain,steps=500")
         for name in ("pacl", "sparc", "labclip")
@@ -188,22 +175,12 @@ def _heads() -> Iterator[Run]:
         stored = features.setdefault((head, phrases), f"features_{run.name}")
         yield Run(stored, f"{head}:{phrases}{PAIRS}", "clip_mean", tool="features")
         yield run._replace(features=stored)
-    for name, rope in (("pacl_unlocked", ""), ("pacl_qk_1d", "qk_1d"), ("pacl_qk_2d", "qk_2d")):
-        config = f"pacl:image_tower=unlocked,steps=125{rope and f',rope={rope}'}"
-        yield Run(name, config, "clip_mean", evals=HEAD_EVALS)
     yield Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors")
     yield OF_METHODS["text_vectors"]._replace(vectors="vectors")
     yield Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
-    for end, head in (
-        ("", ""),
-        ("_pacl", ",head=pacl"),
-        ("_pacl_1d", ",head=pacl,rope=feature_1d"),
-    ):
-        yield OF_METHODS["text_vectors"]._replace(
-            name=f"minilm{end}",
-            config=OF_METHODS["text_vectors"].config + head,
-            vectors="minilm_vectors",
-        )
+    plain = OF_METHODS["text_vectors"]._replace(vectors="minilm_vectors")
+    for end, head in MINILM_HEADS.items():
+        yield plain._replace(name=f"minilm{end}", config=plain.config + head)
 
 
 def _further() -> Iterator[Run]:
@@ -211,22 +188,18 @@ def _further() -> Iterator[Run]:
     out of texts, wrong details."""
     for name, (method, flag) in TEXTS.items():
         yield Run(name, OF_METHODS[method].config, tool="texts", flags=(flag,))
-    for base, more in (
-        ("clip", "+scenes_shuffled"),
-        ("relations", "+scenes_shuffled"),
-        ("dcsm", ""),
-    ):
+    shuffled = "+scenes_shuffled"
+    for base, more in {"clip": shuffled, "relations": shuffled, "dcsm": ""}.items():
         config = f"eval/all:sets=scenes_geometry{more}"
         yield Run(f"{base}_geometry", config, base, tool="evaluate")
-    evals = {}
-    for name, how in NEGATIONS.items():
-        options = {"split": "test"} | ({"negation": dict(how)} if how else {})
-        evals[name] = ("clip", dict.fromkeys(_cases(*study_columns.OF_NEGATION), options))
-    for base in ("clip", "clip_ft", "csclip"):
-        names, options = _cases("half-truths", "confusion"), {"split": "test"}
-        evals[f"{base}_details"] = (base, dict.fromkeys(names, options))
-    for name, (base, each) in evals.items():
-        flag = f"--config.evals={each}"
+    evals = [
+        (name, "clip", study_columns.OF_NEGATION, {"negation": dict(how)} if how else {})
+        for name, how in NEGATIONS.items()
+    ]
+    bases = ("clip", "clip_ft", "csclip")
+    evals += [(f"{base}_details", base, ("half-truths", "confusion"), {}) for base in bases]
+    for name, base, titles, options in evals:
+        flag = f"--config.evals={dict.fromkeys(_cases(*titles), {'split': 'test'} | options)}"
         yield Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
 
 
@@ -244,11 +217,8 @@ def _binding() -> Iterator[Run]:
 
 
 BINDING = {run.name: run for run in _binding()}
-RUNS = (
-    OF_METHODS
-    | {run.name: run for part in (_bases, _controls, _heads, _further) for run in part()}
-    | BINDING
-)
+RUNS = OF_METHODS | BINDING
+RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further) for run in part()}
 
 
 def _permuted(run: Run) -> Run:
@@ -256,6 +226,12 @@ def _permuted(run: Run) -> Run:
     flags = (*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
     config = run.config.replace(":", f":{PAIRS},", 1) if run.features else run.config
     return run._replace(config=config, features="", flags=flags)
+
+
+def _in_synonyms(run: Run) -> Run:
+    """In the world whose captions say synonyms, where every base has a run, too."""
+    config = f"{run.config}{',' if ':' in run.config else ':'}world=scenes-synonyms"
+    return run._replace(config=config, base=run.base and f"{run.base}_synonyms")
 
 
 def _on_relations(run: Run) -> Run:
@@ -273,8 +249,7 @@ def _with_texts(kind: str) -> Callable[[Run], Run]:
 
 
 CHANGES: dict[str, Callable[[Run], Run]] = {  # end of a name -> what it changes
-    "_synonyms": lambda run: run.in_world("scenes-synonyms"),
-    "_hues": lambda run: run.in_world("scenes-hues"),
+    "_synonyms": _in_synonyms,
     "_permuted": _permuted,
     "_relations": _on_relations,
     "_random": _with_texts("random"),
@@ -298,9 +273,10 @@ def _ends(names: Sequence[str], *ends: str) -> list[str]:
 def _wanted() -> dict[str, Sequence[str]]:
     """The runs of each part, without what they start from."""
     scenes = {key: [*method.scenes] for key, method in METHODS.items()}
-    hard = _ends(["clip_ft", *scenes["hn"], *scenes["hp_hn"]], "", "_relations")
+    hard = ["clip_ft", *scenes["hn"], *scenes["hp_hn"]]
+    kept = ("clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only", "relations")
     stored = [name for key in HEADS for name in scenes[key]]
-    stored += ["pacl_plain", "sparc_plain", "labclip_plain", "pacl_unlocked", "pacl_qk_1d"]
+    stored += ["pacl_plain", "sparc_plain", "labclip_plain", "text_vectors"]
     elsewhere = (*BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
     others = [name for key in scenes if key not in elsewhere for name in scenes[key]]
     balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
@@ -309,10 +285,9 @@ def _wanted() -> dict[str, Sequence[str]]:
     hn_runs = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_60", "_balanced_52")]
     return {
         "a": ("clip_ft_400", "negclip", "clip_ft_1200", "relations"),
-        "b": (*hard, "relations"),
-        "c": _ends(["clip_ft", "hn", "hp_hn"], "_hues"),
-        "d": _ends([*stored, "pacl_qk_2d", "text_vectors"], "", "_relations"),
-        "e": _ends([*hard, "relations"], "_synonyms"),
+        "b": [*hard, *_ends(kept[:-1], "_relations"), "relations"],
+        "d": [*stored, *_ends(["dcsm", "pacl", "text_vectors"], "_relations")],
+        "e": _ends([*hard, *_ends(hard, "_relations"), "relations"], "_synonyms"),
         "f": [
             *("clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip", *others),
             *(name for name, (method, _) in TEXTS.items() if method != "hn"),
@@ -353,7 +328,12 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
     """All runs of the parts with all seeds, each once, base runs first.
 
     seeds: of every run but those of study_columns.SEEDS."""
-    unique = {(run.name, seed): run for part in parts for run, seed in _with_seeds(part, seeds)}
+    unique = {
+        (run.name, seed): run
+        for part in parts
+        for run in runs(part)
+        for seed in range(study_columns.seeds_of(run.name, seeds))
+    }
 
     def with_seed(run: str, seed: int) -> str:
         return run and f"{run}-{min(seed, study_columns.seeds_of(run, seeds) - 1)}"
@@ -363,12 +343,6 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
         run._replace(seed=seed, **{each: with_seed(getattr(run, each), seed) for each in names})
         for (_, seed), run in unique.items()
     ]
-
-
-def _with_seeds(part: str, seeds: int) -> Iterator[tuple[Run, int]]:
-    for run in runs(part):
-        for seed in range(study_columns.seeds_of(run.name, seeds)):
-            yield run, seed
 
 
 def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
@@ -394,6 +368,6 @@ def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
 
 def preferred(part: str, results: study_results.Results) -> str:
     """The device that trained most runs of a part."""
-    runs_of_part = plan([part], results.seeds) if part in PARTS else ()
-    counted = Counter(device for run in runs_of_part for device in results.by_device(run.name))
+    names = [run.name for run in plan(part, results.seeds)]
+    counted = Counter(device for name in names for device in results.by_device(name))
     return max(sorted(counted), key=counted.__getitem__, default="")

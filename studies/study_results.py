@@ -20,14 +20,14 @@ import pyarrow.parquet
 import scipy.stats
 
 from studies import study_columns
-from vlc_jax.input_pipeline import stores
+from vlc_jax.report import read_workdir
 
 VALUES = "results.parquet"  # in the folder of results.md
 SCHEMA = pyarrow.schema(
     [(name, pyarrow.string()) for name in ("run", "device", "config", "benchmark", "metric")]
     + [(name, pyarrow.float64()) for name in ("value", "low", "high", "chance")]
 ).insert(1, pyarrow.field("seed", pyarrow.int16()))
-RECORD = "run"
+RECORD, RATE = "run", "perf/examples_per_s"
 UNRESOLVED = 0.2  # half of an interval that says nothing
 REQUEST = "asked.json"  # settings of a run, in its folder
 # beginnings of the names of benchmarks whose groups are kept
@@ -79,33 +79,36 @@ class Value(NamedTuple):
         return self.mean + self.half
 
 
-class Results:
-    """Evaluation results of the runs in `out`, read on demand, and of earlier runs from a file.
+class MissingValueError(ValueError):
+    """A value that the runs do not have."""
 
-    seeds: of every run but those of study_columns.SEEDS.
-    values: file of values. prefer: the device whose values are taken where there are several.
+
+class Results:
+    """Values of runs by name, with their means over seeds.
+
+    seeds: of every run but those of study_columns.SEEDS. prefer: the device whose values are taken
+    where there are several.
     """
 
-    def __init__(self, out: Path, seeds: int, values: Path | None = None) -> None:
-        self.out, self.seeds, self.prefer = out, seeds, ""
-        self._values = read_values(values) if values else {}
+    def __init__(self, values: Values, seeds: int) -> None:
+        self._values, self.seeds, self.prefer = values, seeds, ""
 
     def has(self, run: str, benchmark: str = "", metric: str = "") -> bool:
-        """True if all seeds of a run are done, and evaluated on `benchmark` with `metric`, if
-        these are set."""
-        names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
-        if not all(name in self._values or (self.out / name / "DONE").exists() for name in names):
+        """True if all seeds of a run have values, of `benchmark` and `metric` if these are set."""
+        names = self._names(run)
+        if not all(name in self._values for name in names):
             return False
         metrics = [self._of(name).metrics.get(benchmark) for name in names] if benchmark else []
         return all(of is not None and (not metric or metric in of) for of in metrics)
 
-    def seeds_of(self, run: str) -> int:
-        """Number of seeds behind a row."""
-        return study_columns.seeds_of(run, self.seeds)
-
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         """Mean of a metric over seeds, with its interval."""
         return summary(self.estimates(run, benchmark, metric))
+
+    def percent(self, run: str, title: str) -> str:
+        """The mean of a column: "82"."""
+        value = self.value(run, *study_columns.column(title)[1:3])
+        return shown(f"{100 * value.mean:.0f}", value.half)
 
     def by_seed(self, run: str, benchmark: str, metric: str) -> list[float]:
         """The value of every seed."""
@@ -140,44 +143,36 @@ class Results:
         """The values of a run with its seed, by the device that trained it."""
         return self._values.get(name, {})
 
-    def benchmarks(self, runs: Sequence[str]) -> list[str]:
-        """Names of the benchmarks of any of the runs."""
-        return sorted({name for run in runs for name in self._of(f"{run}-0").metrics})
-
-    def metrics(self, run: str, benchmark: str) -> list[str]:
-        """Names of the metrics of a run."""
-        return [*self._of(f"{run}-0").metrics[benchmark]]
+    def metrics(self, run: str) -> dict[str, dict[str, Estimate]]:
+        """The values of a run's first seed."""
+        return self._of(f"{run}-0").metrics
 
     def titles(self, runs: Sequence[str]) -> list[str]:
         """Names of the runs of a table, with their seeds if they have fewer than others, and with
         their devices if these are several."""
         devices, titles = [self.device(run) for run in runs], []
         for run, device in zip(runs, devices, strict=True):
-            seeds, title = self.seeds_of(run), study_columns.label(run)
+            seeds, title = len(self._names(run)), study_columns.label(run)
             title += f", {seeds} seed{'s' * (seeds > 1)}" if seeds < self.seeds else ""
             titles.append(f"{title}, {device}" if len({*devices}) > 1 and device else title)
         return titles
 
     def estimates(self, run: str, benchmark: str, metric: str) -> list[Estimate]:
         """The estimate of every seed."""
-        names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
-        found = [self._of(name).metrics.get(benchmark, {}).get(metric) for name in names]
-        if None in found:
-            name = names[found.index(None)]
-            raise ValueError(f"{name} has no {metric} of {benchmark}: evaluate it again")
+        found = []
+        for name in self._names(run):
+            found.append(self._of(name).metrics.get(benchmark, {}).get(metric))
+            if found[-1] is None:
+                raise MissingValueError(f"{name} has no {metric} of {benchmark}: evaluate it again")
         return found
 
-    def save(self, path: Path) -> None:
-        """Writes the file of values, with all finished runs in `out` added."""
-        for done in sorted(self.out.glob("*/DONE")):
-            if (done.parent / "evals").is_dir():
-                add(self._values, done.parent.name, values_of(done.parent))
-        write_values(path, self._values)
+    def _names(self, run: str) -> list[str]:
+        return [f"{run}-{seed}" for seed in range(study_columns.seeds_of(run, self.seeds))]
 
     def _of(self, name: str) -> Kept:
         """Values of a run with its seed: of the preferred device, else of the first."""
         if name not in self._values:
-            add(self._values, name, values_of(self.out / name))
+            raise MissingValueError(f"{name} has no values")
         by_device = self._values[name]
         return by_device.get(self.prefer) or next(iter(by_device.values()))
 
@@ -186,19 +181,6 @@ def short_name(device: str) -> str:
     """CPU, H100."""
     named = re.search(r"[A-Z]+\d+\w*", device)
     return named[0] if named else device.upper()
-
-
-def add(values: Values, name: str, kept: Kept) -> None:
-    """Adds the values of a run, in place of those of its device; a run with equal values keeps its
-    record."""
-    by_device = values.setdefault(name, {})
-    earlier = by_device.get(kept.device)
-    if earlier is None or _measured(earlier) != _measured(kept):
-        by_device[kept.device] = kept
-
-
-def _measured(kept: Kept) -> dict[str, dict[str, Estimate]]:
-    return {name: metrics for name, metrics in kept.metrics.items() if name != RECORD}
 
 
 def read_values(path: Path) -> Values:
@@ -224,78 +206,65 @@ def write_values(path: Path, values: Values) -> None:
     columns = zip(*((run, int(seed), *rest) for run, seed, *rest in rows), strict=True)
     data = dict(zip(SCHEMA.names, columns, strict=True)) if rows else {}
     table = pyarrow.table(data, SCHEMA) if rows else SCHEMA.empty_table()
+    path.parent.mkdir(parents=True, exist_ok=True)
     # replaced at once: a study that is killed while writing keeps all earlier values
     written = path.with_name(f"{path.name}.{os.getpid()}")
     pyarrow.parquet.write_table(table, written, compression="zstd", compression_level=9)
     written.replace(path)
 
 
-def keep(path: Path, workdir: Path) -> None:
-    """Adds the values of a finished run to the file, in place of earlier ones of its device.
+def add(values: Values, *workdirs: Path) -> Values:
+    """The values with those of finished runs, in place of earlier ones of their device.
 
-    Raises ValueError for a missing or malformed result."""
-    if (workdir / "evals").is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        values = read_values(path)
-        add(values, workdir.name, values_of(workdir))
-        write_values(path, values)
+    Raises ValueError for a malformed result."""
+    for workdir in workdirs:
+        kept = values_of(workdir)
+        values.setdefault(workdir.name, {})[kept.device] = kept
+    return values
+
+
+def finished(out: Path) -> list[Path]:
+    """The finished runs in a folder."""
+    return [done.parent for done in sorted(out.glob("*/DONE"))]
 
 
 def values_of(workdir: Path) -> Kept:
-    """Values of a run's newest evaluations, and its record.
+    """Values of a run's newest evaluations; of a run of a study also its record: config, device,
+    seconds and, of training, milliseconds of a step (median).
 
-    Raises ValueError for a missing or malformed result."""
-    metrics = dict[str, dict[str, Estimate]]()
-    for folder in sorted((workdir / "evals").iterdir()):
-        result = newest_result(folder)
-        if result is None:
-            raise ValueError(f"{folder} holds no results of a run that is done")
-        keys = Estimate._fields[: 4 if folder.name in OF_GEOMETRY else 3]
+    Raises ValueError for a malformed result."""
+    run, metrics = read_workdir.read(workdir), dict[str, dict[str, Estimate]]()
+    if wrong := [note for note in run.notes if note.startswith("evals/")]:
+        raise ValueError(f"{workdir}: {wrong[0]}; remove it and evaluate again")
+    for evaluation in run.evaluations:
+        keys = Estimate._fields[: 4 if evaluation.name in OF_GEOMETRY else 3]
         try:
-            metrics[folder.name] = {
+            metrics[evaluation.name] = {
                 name: Estimate(*(_rounded(metric[key], key == "chance") for key in keys))
-                for name, metric in result["metrics"].items()
-                if "/" not in name or folder.name.startswith(GROUPED)
+                for name, metric in evaluation.newest["metrics"].items()
+                if "/" not in name or evaluation.name.startswith(GROUPED)
             }
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"a metric of {folder} has no value with an interval; remove its results and "
-                "evaluate again"
+                f"a metric of {workdir}/evals/{evaluation.name} has no value with an interval; "
+                "remove its results and evaluate again"
             ) from error
-    record = record_of(workdir)
-    return record._replace(metrics=metrics | record.metrics)
+    request = workdir / REQUEST
+    if not (request.exists() and run.env and run.events):
+        return Kept(metrics)
+    first, last = (datetime.datetime.fromisoformat(run.events[n]["time"]) for n in (0, -1))
+    numbers = {"seconds": round((last - first).total_seconds())}
+    if rates := [row[RATE] for row in run.metrics if row.get(RATE)]:
+        # the median: the first rows have the compilation in them
+        milliseconds = 1000 * run.config["batch_size"] / float(np.median(rates))
+        numbers["step_ms"] = round(milliseconds, 1)
+    metrics[RECORD] = {name: Estimate(number) for name, number in numbers.items()}
+    config = json.loads(request.read_text())["config"]
+    return Kept(metrics, config, short_name(run.env["hardware"]["devices"][0]))
 
 
 def _rounded(number: object, is_optional: bool) -> float | None:
     return None if number is None and is_optional else round(float(number), 5)
-
-
-def record_of(workdir: Path) -> Kept:
-    """Config, device, seconds and, of training, milliseconds of a step (median) of a run of a
-    study; nothing of another run."""
-    request, env, events = (workdir / name for name in (REQUEST, "env.json", "events.jsonl"))
-    if not all(path.exists() for path in (request, env, events)):
-        return Kept({})
-    times = [json.loads(line)["time"] for line in events.read_text().splitlines()]
-    first, last = (datetime.datetime.fromisoformat(time) for time in (times[0], times[-1]))
-    numbers = {"seconds": round((last - first).total_seconds()), **_step_time(workdir)}
-    return Kept(
-        {RECORD: {name: Estimate(number) for name, number in numbers.items()}},
-        json.loads(request.read_text())["config"],
-        short_name(json.loads(env.read_text())["hardware"]["devices"][0]),
-    )
-
-
-def _step_time(workdir: Path) -> dict[str, float]:
-    """{"step_ms": ...} of a run that trained."""
-    metrics, config = workdir / "metrics.jsonl", workdir / "config.json"
-    if not (metrics.exists() and config.exists()):
-        return {}
-    rows = map(json.loads, metrics.read_text().splitlines())
-    rates = [row["perf/examples_per_s"] for row in rows if row.get("perf/examples_per_s")]
-    batch = json.loads(config.read_text())["batch_size"]
-    # the median: the first rows have the compilation in them
-    return {"step_ms": round(1000 * batch / float(np.median(rates)), 1)} if rates else {}
 
 
 def summary(estimates: Sequence[Sequence[float]]) -> Value:
@@ -337,21 +306,6 @@ def percent(fraction: float) -> str:
     return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}"
 
 
-def newest_result(folder: Path) -> dict | None:
-    """The result of a benchmark at its last step: {"metrics": ..., "summary": names of metrics}.
-
-    None if there is none. Raises ValueError for a damaged or another file.
-    """
-    steps = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
-    if not steps:
-        return None
-    newest = max(steps, key=lambda path: int(path.stem))
-    try:
-        result = stores.parse_json(newest.read_bytes())
-        metrics, names = result["metrics"], result.get("summary", ())
-        chances = [metrics[name]["chance"] for name in names]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{newest} is damaged ({error}); remove it and evaluate again") from error
-    if not all(isinstance(chance, int | float | None) for chance in chances):
-        raise ValueError(f"{newest} is no result of a benchmark; remove it and evaluate again")
-    return result
+def unnested(text: str) -> str:
+    """A text whose marks within parentheses have none of their own: "(78, not resolved)"."""
+    return re.sub(r"(\([^()]*) \(not resolved\)", r"\1, not resolved", text)

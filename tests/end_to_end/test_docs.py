@@ -82,15 +82,10 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "vlc-jax --config hn:": REPLACE,
     "vlc-jax --config hp_hn:": REPLACE,
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
-    "python speed/negatives.py": (
-        *("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
-        *("--cases", "NegCLIP, 1 negative"),
-    ),
     "python speed/heads.py": ("--heads", "pacl", "--batches", "4", "--rounds=1"),
     "vlc-jax sweep": ("--dry-run",),
     "python speed/loss.py": ("--batches", "16", "--rounds=1", "--chunk=4"),
-    "python speed/checkpoint.py": ("--model=mini", "--rounds=1"),
-    "python speed/loader.py": ("--rounds=1", "--images=4", "--scenes=20"),
+    "python speed/loader.py": ("--rounds=1", "--images=4"),
 }
 
 

@@ -5,18 +5,9 @@ import json
 
 import pytest
 
-from studies import (
-    study_binding,
-    study_columns,
-    study_figures,
-    study_methods,
-    study_page,
-    study_plan,
-    study_results,
-)
-from studies.study_results import RECORD, Estimate, Kept
+from studies import study_binding, study_columns, study_methods, study_plan, study_results
+from studies.study_results import RECORD, Estimate, Kept, MissingValueError
 from tests.studies.test_study import results_of
-from tests.support import helpers
 from vlc_jax.evaluators import negation
 
 
@@ -98,9 +89,11 @@ def swaps_of_cells():
     return values
 
 
-def test_the_figure_has_the_value_of_each_cell(tmp_path):
+def test_the_figure_and_the_table_have_the_value_of_each_cell():
     values = swaps_of_cells()
-    *maps, of_gain = study_binding.figure(results_of(tmp_path, values)).axes[:4]
+    *maps, of_gain = study_binding.figure(results_of(values)).axes[:4]
+    table = study_binding.hard_negatives(results_of(values))
+    assert table.count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 | 80.0") == 1
     assert of_gain.images[0].get_array().tolist() == [pytest.approx([1, 4, 10])] * 3
     for axes, saliency in zip(maps, study_binding.SALIENCIES, strict=True):
         shown = axes.images[0].get_array()
@@ -108,8 +101,8 @@ def test_the_figure_has_the_value_of_each_cell(tmp_path):
                                                    65 - 5 * saliency])  # fmt: skip
         assert shown[2].tolist() == pytest.approx([53, 62, 80])
     del values["binding_10_50_0-0"]
-    assert study_binding.figure(results_of(tmp_path, values)) is None
-    assert study_binding.figure in [paint for *_, paint in study_figures.FIGURES]
+    with pytest.raises(MissingValueError, match="binding_10_50_0-0 has no values"):
+        study_binding.figure(results_of(values))
 
 
 def methods():
@@ -127,15 +120,15 @@ def methods():
     return made
 
 
-def row_of(tmp_path, values):
+def row_of(values):
     """The cells of the one row of the table of methods."""
-    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
+    (row,) = study_methods.table(results_of(values)).splitlines()[2:]
     return row.strip("| ").split(" | ")
 
 
-def test_a_method_has_its_gain_grounded_balanced_and_cost(tmp_path):
+def test_a_method_has_its_gain_grounded_balanced_and_cost():
     values = methods()
-    name, gain, grounded, balanced, negated, forgotten, cost = row_of(tmp_path, values)
+    name, gain, grounded, balanced, negated, forgotten, cost = row_of(values)
     assert name == "CS-CLIP"
     assert gain.startswith("+16.0 ±2.5")
     assert grounded.startswith("+11.0 ±2.5")  # 5 points of the 16 are there without the image
@@ -144,15 +137,15 @@ def test_a_method_has_its_gain_grounded_balanced_and_cost(tmp_path):
     assert forgotten.startswith("+13.0 ±")  # (86 - 60) / 2
     assert cost == "80 (80)"
     del values["csclip_permuted-1"], values["csclip_balanced_52-1"]
-    assert row_of(tmp_path, values)[2:4] == [study_methods.NONE] * 2
+    assert row_of(values)[2:4] == [study_methods.NONE] * 2
 
 
-def test_a_cost_of_another_device_than_the_row_says_which(tmp_path):
+def test_a_cost_of_another_device_than_the_row_says_which():
     values = {
         name: [Kept({**each.metrics, RECORD: {}}, "x", "H100"), each]
         for name, each in methods().items()
     }
-    assert row_of(tmp_path, values)[-1] == "80 (80), CPU"
+    assert row_of(values)[-1] == "80 (80), CPU"
 
 
 def test_a_record_has_the_median_step_of_a_training(tmp_path):
@@ -163,25 +156,5 @@ def test_a_record_has_the_median_step_of_a_training(tmp_path):
     (tmp_path / study_results.REQUEST).write_text('{"config": "hn"}')
     (tmp_path / "env.json").write_text('{"hardware": {"devices": ["cpu"]}}')
     (tmp_path / "events.jsonl").write_text('{"time": "2026-11-27T13:44:24+00:00"}\n')
-    (tmp_path / "evals").mkdir()
     numbers = {"seconds": Estimate(0), "step_ms": Estimate(200.0)}
     assert study_results.values_of(tmp_path) == Kept({RECORD: numbers}, "hn", "CPU")
-
-
-def test_their_sections_are_hidden_until_they_have_values(tmp_path):
-    kept = study_results.read_values(helpers.ROOT / "docs" / study_results.VALUES)
-    newer = {f"{run}-{seed}" for run in study_columns.NEWER for seed in range(3)}
-    new = {run.name for run in study_plan.plan("n", 3)} | newer
-    kept = {name: [*by.values()] for name, by in kept.items() if name not in new}
-    made = swaps_of_cells() | {f"csclip-{seed}": methods()[f"csclip-{seed}"] for seed in range(3)}
-    titles = ("## What do newer methods gain", "## What makes CLIP bind attributes?")
-    for values, is_shown in ((kept, False), (kept | made, True)):
-        page = study_page.answers(results_of(tmp_path, values), study_plan.PARTS)
-        assert [title in page for title in titles] == [is_shown] * len(titles)
-    for question in page.split("\n## "):
-        if question.startswith(("What do newer", "What makes CLIP")):
-            prose = [line for line in question.splitlines() if not line.startswith("|")]
-            assert len(" ".join(prose).split()) <= 110
-    assert "are at 80 if" in page
-    assert "![Swapped attributes by captions](images/study_binding.png)" in page
-    assert page.count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 | 80.0") == 1

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from studies import method_tables, paper_rows, papers, study_results
-from studies.study_prose import Prose
+from studies import method_tables, paper_rows, papers
+from tests.studies.test_study import results_of_docs
 from tests.support import helpers
 from vlc_jax import __main__ as entry
 
@@ -14,17 +14,16 @@ EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def prose():
-    docs = ROOT / "docs"
-    return Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
+def results():
+    return results_of_docs()
 
 
 @pytest.mark.parametrize("name", method_tables.PAGES)
-def test_pages_have_the_tables_of_the_records(name, prose):
+def test_pages_have_the_tables_of_the_records(name, results):
     """Write them anew with `python -m studies.method_tables`."""
     page = (ROOT / name).read_text()
     assert method_tables.BLOCK.search(page)
-    assert method_tables.rewritten(page, prose) == page
+    assert method_tables.rewritten(page, results) == page
     widths = [line.count(" | ") + 1 for line in page.splitlines() if line.startswith("| ")]
     assert max(widths) <= 6
 

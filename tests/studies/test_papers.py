@@ -264,7 +264,7 @@ DAMAGED = {
 def test_a_damaged_result_ends_the_sweep_in_one_line(tmp_path, case, capsys, monkeypatch):
     write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
     (tmp_path / "clip-0/evals/scenes_whatsup/9.json").write_bytes(DAMAGED[case])
-    monkeypatch.setattr(study.Study, "run", lambda self: [])
+    monkeypatch.setattr(study, "make", lambda *_: [])
     assert papers.main(["acl2025", "--miniature", "--rows=pacl", "--out", str(tmp_path)]) == 1
     error = capsys.readouterr().err
     assert "scenes_whatsup" in error
@@ -370,6 +370,6 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_pages(tmp_path):
     assert [*every][3:] == ["clip", f"{L14} + PACL"]
     other = run("negclip", "--config.seed=3")
     assert other.returncode == 2
-    assert "has other settings: flags" in other.stderr
+    assert "was begun with flags" in other.stderr
     request = json.loads((tmp_path / "clip-0" / study.REQUEST).read_text())
     assert request["config"] == "scenes/clip:pooling=mean"

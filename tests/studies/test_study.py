@@ -1,6 +1,7 @@
 """The study: its plan, its values, its pages, and a shrunken part of it from the command line."""
 
 import contextlib
+import functools
 import io
 import json
 import re
@@ -18,15 +19,15 @@ from studies import (
     study_figures,
     study_page,
     study_plan,
-    study_prose,
     study_results,
 )
-from studies.study_results import Estimate, Kept
+from studies.study_results import Estimate, Kept, MissingValueError, Results
 from tests.support import forks, helpers
 from vlc_jax.configs.common import scenes
 
 SWAP = ("scenes_attribute_swap", "accuracy")
 H100 = "NVIDIA H100 80GB HBM3"
+PLAN = [run for run in study_plan.plan("b", 1) if run.name in ("clip-0", "clip_ft-0", "hn-0")]
 
 
 def of_swap(value, half=0.02, device="", config=""):
@@ -34,12 +35,15 @@ def of_swap(value, half=0.02, device="", config=""):
     return Kept({SWAP[0]: {SWAP[1]: Estimate(value, value - half, value + half)}}, config, device)
 
 
-def results_of(tmp_path, values, seeds=3):
-    """Results of a file of values: name -> what is kept, of one device or of several."""
+def results_of(values, seeds=3):
+    """Results of runs: name -> what is kept, of one device or of several."""
     several = {name: each if isinstance(each, list) else [each] for name, each in values.items()}
     by_device = {name: {one.device: one for one in each} for name, each in several.items()}
-    study_results.write_values(tmp_path / "kept.parquet", by_device)
-    return study_results.Results(tmp_path / "none", seeds, tmp_path / "kept.parquet")
+    return Results(by_device, seeds)
+
+
+def results_of_docs():
+    return Results(study_results.read_values(helpers.ROOT / "docs" / study_results.VALUES), 3)
 
 
 def seeds_of(**values):
@@ -62,16 +66,14 @@ def test_every_run_comes_after_those_that_it_needs():
             assert int(seed) == min(run.seed, study_columns.seeds_of(stem, 3) - 1)
 
 
-def test_the_sweep_is_in_both_worlds_heads_on_both_towers():
-    for part, suffix in (("b", ""), ("e", "_synonyms"), ("b", "_relations")):
-        names = {run.name for run in study_plan.runs(part)}
-        assert {f"{name}{suffix}" for name in study_columns.SWEEP} <= names
-    heads = {run.name: run for run in study_plan.runs("d")}
-    trained = [name for name, run in heads.items() if run.base == "clip_mean" and run.evals]
-    assert len(trained) == 18
-    for name in trained:
-        other = heads[f"{name}_relations"]
-        assert (other.config, other.base) == (heads[name].config, "relations_mean")
+def test_the_plan_is_what_the_repository_has_values_of():
+    done = {name.rpartition("-")[0] for name in results_of_docs()._values}
+    planned = {run.name: run for part in study_plan.PARTS for run in study_plan.runs(part)}
+    assert {name for name, run in planned.items() if run.tool in study_plan.WITH_VALUES} <= done
+    for end, base in (("", "clip_mean"), ("_relations", "relations_mean")):
+        assert planned[f"dcsm{end}"].base == base
+        assert planned[f"dcsm{end}"].features == f"features_dcsm{end}"
+        assert planned[f"dcsm{end}"].config == planned["dcsm"].config
 
 
 def test_a_folder_with_other_settings_is_refused(tmp_path):
@@ -86,20 +88,21 @@ def test_a_folder_with_other_settings_is_refused(tmp_path):
     write_request(base)
     write_request(run)
     study.check([base, run], tmp_path, ())
-    with pytest.raises(ValueError, match=r"negclip-0 has other settings: flags"):
+    with pytest.raises(ValueError, match=r"negclip-0/.* was begun with flags"):
         study.check([run], tmp_path, ("--config.steps=4",))
     write_request(base)  # trained anew
-    with pytest.raises(ValueError, match="id of the base"):
+    with pytest.raises(ValueError, match="begun with ids of the runs that it needs"):
         study.check([base, run], tmp_path, ())
 
 
-def test_a_run_that_cannot_start_fails_with_those_that_need_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), ValueError("no package")])
+def test_a_run_that_cannot_start_fails_with_those_that_need_it(tmp_path, monkeypatch, error):
     def train(run, *_):
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(study, "train", train)
-    todo = study_plan.plan("c", 1)
-    assert sorted(study.Study(todo, tmp_path, 2, ()).run()) == sorted(run.name for run in todo)
+    todo = study_plan.plan("j", 1)
+    assert sorted(study.make(todo, tmp_path, 2, ())) == sorted(run.name for run in todo)
 
 
 @pytest.mark.parametrize("wrong", [("--parts", "ax"), ("--seeds", "0"), ("--steps", "3")])
@@ -117,54 +120,55 @@ def write(out, run, seed, value, metric="accuracy", benchmark=SWAP[0]):
     folder = out / f"{run}-{seed}" / "evals" / benchmark
     folder.mkdir(parents=True, exist_ok=True)
     (out / f"{run}-{seed}" / "DONE").touch()
-    metrics = {metric: {"value": value, "low": value - 0.02, "high": value + 0.02}}
-    (folder / "10.json").write_text(json.dumps({"metrics": metrics}))
-    (folder / "9.json").write_text("an older step")
+    for step, number in ((10, value), (9, 0.0)):
+        metrics = {metric: {"value": number, "low": number - 0.02, "high": number + 0.02}}
+        (folder / f"{step}.json").write_text(json.dumps({"metrics": metrics}))
 
 
 def test_a_table_has_means_and_intervals_over_seeds(tmp_path):
-    values = (0.55, 0.6, 0.65)
-    for seed, value in enumerate(values):
+    means = (0.55, 0.6, 0.65)
+    for seed, value in enumerate(means):
         write(tmp_path, "hn", seed, value, "brittleness/size", "scenes_replace")
     write(tmp_path, "hp_hn", 0, 0.9, "brittleness/size", "scenes_replace")
-    study_results.Results(tmp_path, 3).save(tmp_path / "kept.parquet")
-    kept = study_results.Results(tmp_path / "nowhere", 3, tmp_path / "kept.parquet")
-    low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
-    for results in (kept, study_results.Results(tmp_path, 3)):
-        assert study_page.table(results, ["hn", "hp_hn"], "Brit size A").splitlines() == [
+    values = study_results.add({}, *study_results.finished(tmp_path))
+    study_results.write_values(tmp_path / "kept.parquet", values)
+    kept = Results(study_results.read_values(tmp_path / "kept.parquet"), 3)
+    low, high = scipy.stats.t.interval(0.95, 2, np.mean(means), scipy.stats.sem(means))
+    for results in (kept, Results(values, 3)):
+        assert study_page.of_runs(results, ["hn"], "Brit size A").splitlines() == [
             "| model | Brit size A |",
             "|---|---|",
             "| chance | 33.3 |",
             f"| HN | 60.0 ±{50 * (high - low):.1f} |",
         ]
-    of_one = study_results.Results(tmp_path, 1)
+        with pytest.raises(MissingValueError, match="hp_hn-1 has no values"):
+            study_page.of_runs(results, ["hn", "hp_hn"], "Brit size A")
+    of_one = Results(values, 1)
     assert of_one.value("hn", "scenes_replace", "brittleness/size") == pytest.approx((0.55, 0.02))
-    with pytest.raises(ValueError, match="hn-0 has no accuracy of scenes_objects: evaluate it"):
-        study_page.table(of_one, ["hn"], "object")
+    with pytest.raises(MissingValueError, match="hn-0 has no accuracy of scenes_objects: evaluat"):
+        study_page.of_runs(of_one, ["hn"], "object")
 
 
-def test_protocols_are_rows_and_missing_results_are_blank(tmp_path):
+def test_protocols_are_rows():
     metrics = of_swap(0.6).metrics[SWAP[0]]
-    names = ("scenes_attribute_swap_score", "scenes_spatial_keywords")
+    names = [f"scenes_attribute_swap_{name}" for name in study_columns.PROTOCOLS]
     values = {"clip_frozen-0": of_swap(0.6), "llava-0": Kept(dict.fromkeys(names, metrics))}
-    titles = ("attribute swap", "left/right/above/below")
-    results = results_of(tmp_path, values, 1)
-    table = study_page.protocols(results, "clip_frozen", "llava", *titles).splitlines()
-    assert table[2:] == [
-        "| chance | 50.0 | 50.0 |",
-        "| cosine of the towers | 60.0 ±2.0 | – |",
-        "| log probability of the caption | 60.0 ±2.0 | – |",
-        "| VQAScore | – | – |",
-        "| keywords in what it writes, greedy | – | 60.0 ±2.0 |",
+    table = study_page.of_protocols(results_of(values, 1), "clip_frozen", "llava", "attribute swap")
+    assert table.splitlines()[2:] == [
+        "| chance | 50.0 |",
+        "| cosine of the towers | 60.0 ±2.0 |",
+        "| log probability of the caption | 60.0 ±2.0 |",
+        "| VQAScore | 60.0 ±2.0 |",
+        "| keywords in what it writes, greedy | 60.0 ±2.0 |",
     ]
 
 
-def test_a_difference_is_that_of_the_same_seeds(tmp_path):
+def test_a_difference_is_that_of_the_same_seeds():
     values = seeds_of(hn=(0.5, 0.6, 0.8), hp_hn=(0.6, 0.69, 0.88))
-    value = results_of(tmp_path, values).difference("hp_hn", "hn", *SWAP)
+    value = results_of(values).difference("hp_hn", "hn", *SWAP)
     low, high = scipy.stats.t.interval(0.95, 2, 0.09, scipy.stats.sem((0.1, 0.09, 0.08)))
     assert value == pytest.approx((0.09, (high - low) / 2), abs=1e-5)
-    of_one = results_of(tmp_path, values, 1).difference("hp_hn", "hn", *SWAP)
+    of_one = results_of(values, 1).difference("hp_hn", "hn", *SWAP)
     assert study_results.signed(of_one) == "+10.0 ±–"
 
 
@@ -178,35 +182,23 @@ def test_further_benchmarks_are_those_of_a_run_that_is_done(tmp_path):
     assert study_plan.remaining([run], tmp_path / "none") == [run]
 
 
-def test_the_notes_have_every_value_seed_and_gain(tmp_path):
+def test_the_notes_have_every_value_seed_and_gain():
     values = seeds_of(clip_ft=(0.6, 0.6, 0.6), hn=(0.7, 0.71, 0.72), clip=(0.5, 0.5, 0.5))
     geometry = {"cone": Estimate(0.25, 0.2, 0.3, 0.1), "sum_cosine": Estimate(2.0, 1.0, 3.0)}
     of_clip = {**values["clip-0"].metrics, "scenes_superposition": geometry}
     values |= {f"clip-{seed}": Kept(of_clip) for seed in range(3)}
-    notes = "\n".join(study_page.notes(results_of(tmp_path, values), "bd"))
+    notes = "\n".join(study_page.notes(results_of(values), "bd"))
     b = notes.partition("## Part d")[0]
-    assert "| HN | 71.0 ±2.5 [70.0, 71.0, 72.0] |" in b
-    assert "| HN − CLIP-FT | +11.0 ±2.5 |" in b
-    assert "| cone | 0.250 ±0.000 [0.250, 0.250, 0.250]; chance 0.100 |" in b  # turned
-    assert "| sum_cosine | 2.000 ±0.000 [2.000, 2.000, 2.000] |" in b
-
-
-def test_sections_of_other_parts_stay_as_they_are(tmp_path):
-    written = study_page.write(tmp_path, tmp_path, 1, "abcd").read_text()
-    old = written.replace("## Is CLIP", "## Old").replace("## Which heads", "## Old")
-    assert old.count("## Old") == 2
-    (tmp_path / study_page.ANSWERS).write_text(old)
-    page = study_page.write(tmp_path, tmp_path, 1, "d").read_text()
-    assert page == written.replace("## Is CLIP", "## Old")
+    assert "| HN | 0.710 ±0.025 [0.700, 0.710, 0.720]; gain +0.110 ±0.025 |" in b
+    cone = "0.250 ±0.000 [0.250, 0.250, 0.250]; chance 0.100"
+    assert f"| CLIP | {cone} | 2.000 ±0.000 [2.000, 2.000, 2.000] |" in b
 
 
 @pytest.fixture(scope="module")
 def answers():
     """The page as the values of the repository make it, and what they do not support."""
-    docs = helpers.ROOT / "docs"
     with contextlib.redirect_stderr(io.StringIO()) as errors:
-        results = study_results.Results(docs, 3, docs / study_results.VALUES)
-        return study_page.answers(results, study_plan.PARTS), errors.getvalue()
+        return study_page.answers(results_of_docs()), errors.getvalue()
 
 
 def test_every_answer_is_short(answers):
@@ -226,30 +218,36 @@ def test_pages_are_what_the_values_of_the_repository_say(answers):
     assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
 
 
-def test_numbers_and_claims_are_those_of_the_values(tmp_path):
+def test_numbers_and_claims_are_those_of_the_values():
     values = seeds_of(hn=(0.81, 0.82, 0.83), clip=(0.61, 0.63, 0.65))
-    prose = study_prose.Prose(results_of(tmp_path, values))
+    prose = study_page.Prose(results_of(values))
     attributes = "attribute swap"
-    assert prose.n("hn", attributes) == "82"
+    assert prose.results.percent("hn", attributes) == "82"
     assert prose.each("hn", attributes) == "81, 82 and 83"
     assert prose.d("hn", "clip", attributes).startswith("+19.0 ±")
-    assert prose.n("dcsm", attributes) == prose.each("dcsm", attributes) == study_prose.MISSING
-    table = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    with pytest.raises(MissingValueError, match="dcsm-0 has no values"):
+        prose.each("dcsm", attributes)
+    table = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose.results)
     assert "| HN (Kamath 2024) | own negatives | `hn` |  |  |  |" in table  # clip_ft is missing
     assert "| CLIP (Radford 2021) | softmax | `scenes/clip` | 63 |  |  |" in table
     prose.holds(prose.x("hn", attributes).low > 75, "right")
-    prose.holds(prose.x("dcsm", attributes).low > 75, "unknown")
     prose.holds(prose.x("hn", attributes).low > 85, "wrong")
     assert prose.broken == ["wrong"]
 
 
-def test_paragraphs_without_values_say_that_they_were_not_run():
-    gone = study_prose.MISSING
-    page = f"Yes.\n\nIt is {gone}.\nStill.\n\nOnly {gone}.\n\nTwo is 2.\n{study_prose.CLAIM}\n"
-    assert study_prose.without_marks(page) == "Yes.\n\nNot run yet.\n\nTwo is 2.\n"
+def test_a_question_that_lacks_a_value_is_left_out_and_named(answers, capsys):
+    values = dict(results_of_docs()._values)
+    del values["clip_geometry-1"]
+    page = study_page.answers(Results(values, 3))
+    kept, all_titles = ({*re.findall("^## (.*)", text, re.M)} for text in (page, answers[0]))
+    lines = capsys.readouterr().err.splitlines()
+    end = "? clip_geometry-1 has no values"
+    titles = {line.removeprefix("left out: ").removesuffix(end) + "?" for line in lines}
+    assert titles == all_titles - kept
+    assert len(lines) == 3
 
 
-def test_a_table_takes_one_device_where_it_can(tmp_path):
+def test_a_table_takes_one_device_where_it_can():
     values = dict[str, list]()
     for seed in range(3):
         runs = {"clip": [("CPU", 0.6), ("H100", 0.65)], "clip_ft": [("CPU", 0.7), ("H100", 0.8)]}
@@ -257,10 +255,10 @@ def test_a_table_takes_one_device_where_it_can(tmp_path):
         for run, each in runs.items():
             made = [of_swap(value, device=device) for device, value in each]
             values[f"{run}-{seed}"] = made
-    results = results_of(tmp_path, values)
+    results = results_of(values)
 
     def rows(*runs):
-        return study_page.table(results, runs, "attribute swap").splitlines()[3:]
+        return study_page.of_runs(results, runs, "attribute swap").splitlines()[3:]
 
     assert rows("clip", "clip_ft") == ["| CLIP | 60.0 ±0.0 |", "| CLIP-FT | 70.0 ±0.0 |"]
     results.prefer = "H100"
@@ -277,20 +275,20 @@ def test_a_table_takes_one_device_where_it_can(tmp_path):
     assert of_two == pytest.approx((0.41, (high - low) / 2))
 
 
-def test_a_wide_interval_is_not_resolved_and_few_seeds_are_named(tmp_path):
+def test_a_wide_interval_is_not_resolved_and_few_seeds_are_named():
     values = seeds_of(smollm=(0.9,), hn=(0.5, 0.7, 0.9), clip=[0.7] * 3, clip_ft=[0.7] * 3)
-    results = results_of(tmp_path, values)
-    prose = study_prose.Prose(results)
-    smollm, hn = study_page.table(results, ["smollm", "hn"], "attribute swap").splitlines()[3:]
+    results = results_of(values)
+    prose = study_page.Prose(results)
+    smollm, hn = study_page.of_runs(results, ["smollm", "hn"], "attribute swap").splitlines()[3:]
     assert smollm == "| smollm, 1 seed | 90.0 ±2.0 |"
     assert hn == "| HN | 70.0 ±49.7 (not resolved) |"
     mark, of_hn = " (not resolved)", ("hn", "attribute swap")
-    assert prose.n(*of_hn) == "70" + mark
+    assert results.percent(*of_hn) == "70" + mark
     assert prose.d("hn", "clip_ft", "attribute swap") == "+0.0 ±49.7" + mark
     assert prose.score("hn", *SWAP) == "0.70" + mark
-    row = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    row = method_tables.rewritten("<!-- table: readme --><!-- end -->", results)
     assert "| `hn` | 70 (not resolved) (70) |  |  |" in row
-    assert study_prose.unnested(f"70 (70{mark})") == "70 (70, not resolved)"
+    assert study_results.unnested(f"70 (70{mark})") == "70 (70, not resolved)"
     columns = [study_columns.COLUMNS["attribute swap"]]
     (axes,) = study_figures._bars(results, ["clip", "hn"], columns).axes
     assert axes.get_ylabel().endswith("pale: not resolved")
@@ -316,42 +314,41 @@ def finished(out, run, value):
 
 def test_values_are_kept_when_a_run_ends(tmp_path, monkeypatch):
     def train(run, out, *_):
-        return run.name != "hn_hues-0" and finished(out, run, 0.75)
+        return run.name != "hn-0" and finished(out, run, 0.75)
 
     monkeypatch.setattr(study, "train", train)
-    plan, kept = study_plan.plan("c", 1), []
+    plan, kept = PLAN, []
     for jobs in (1, 2):
         values = tmp_path / f"{jobs}.parquet"
-        failed = study.Study(plan, tmp_path / str(jobs), jobs, (), values).run()
-        assert failed == ["hn_hues-0"]
+        assert study.make(plan, tmp_path / str(jobs), jobs, (), values) == ["hn-0"]
         kept.append(values.read_bytes())
     assert kept[0] == kept[1]  # however many at a time
     read = study_results.read_values(values)
-    assert {*read} == {"clip_hues-0", "clip_ft_hues-0", "hp_hn_hues-0"}
-    of_run = of_swap(0.75, 0.02, "H100", "scenes/clip:world=scenes-hues")
+    assert {*read} == {"clip-0", "clip_ft-0"}
+    of_run = of_swap(0.75, 0.02, "H100", "scenes/clip")
     of_run.metrics[study_results.RECORD] = {"seconds": Estimate(82)}
-    assert read["clip_hues-0"] == {"H100": of_run}
-    assert [run.name for run in study_plan.remaining(plan, values)] == ["clip_hues-0", "hn_hues-0"]
+    assert read["clip-0"] == {"H100": of_run}
+    assert [run.name for run in study_plan.remaining(plan, values)] == ["clip-0", "hn-0"]
 
 
 def test_a_run_is_made_again_if_its_config_or_base_changed(tmp_path):
-    plan = study_plan.plan("c", 1)
-    names = [run.name for run in plan]
-    made = {run.name: of_swap(0.5, device="CPU", config=run.config) for run in plan}
+    names = [run.name for run in PLAN]
+    made = {run.name: of_swap(0.5, device="CPU", config=run.config) for run in PLAN}
 
-    def left(*without, todo=plan, **changes):
+    def left(*without, **changes):
         values = made | {name: made[name]._replace(**change) for name, change in changes.items()}
-        results_of(tmp_path, {name: values[name] for name in values if name not in without})
-        return [run.name for run in study_plan.remaining(todo, tmp_path / "kept.parquet")]
+        kept = results_of({name: values[name] for name in values if name not in without})._values
+        study_results.write_values(tmp_path / "kept.parquet", kept)
+        return [run.name for run in study_plan.remaining(PLAN, tmp_path / "kept.parquet")]
 
     assert left() == []
     assert left(*names) == names
-    assert left("hn_hues-0") == ["clip_hues-0", "hn_hues-0"]
-    assert left(**{"hn_hues-0": {"config": "hn"}}) == ["clip_hues-0", "hn_hues-0"]
+    assert left("hn-0") == ["clip-0", "hn-0"]
+    assert left(**{"hn-0": {"config": "negclip"}}) == ["clip-0", "hn-0"]
     bare = {name: {"config": "", "device": ""} for name in names}
     assert left(**bare) == []  # values without records
-    assert left(**{"clip_hues-0": {"config": "scenes/clip:steps=9"}}) == names
-    assert left(**{"clip_hues-0": {"device": "H100"}}) == names
+    assert left(**{"clip-0": {"config": "scenes/clip:steps=9"}}) == names
+    assert left(**{"clip-0": {"device": "H100"}}) == names
 
 
 def test_files_of_values_are_merged_and_the_last_one_wins(tmp_path):
@@ -382,38 +379,36 @@ def test_heads_train_on_what_other_runs_store(tmp_path, monkeypatch):
     wanted = ("clip_mean", "features_sparc", "sparc", "vectors", "text_vectors")
     todo = [runs[f"{name}-0"] for name in wanted]
     todo[3] = todo[3]._replace(base="clip_mean-0")
-    assert study.Study(todo, tmp_path, 1, small).run() == []
+    assert study.make(todo, tmp_path, 1, small) == []
     assert all((tmp_path / run.name / "DONE").exists() for run in todo)
 
 
 @pytest.mark.slow
-def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
+def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path, capsys):
     small = (
         *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
         *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
         *("--config.eval.batch_size=16", "--config.model.image={'depth': 1}"),
         "--config.model.text={'depth': 1}",
-        f"--config.evals={scenes.evaluations('test', 8, 8, 'scenes-hues')}",
+        f"--config.evals={scenes.evaluations('test', 8, 8)}",
     )
+    plan = [run for run in study_plan.plan("b", 1) if run in PLAN or run.name == "hp_hn-0"]
+    out, docs = tmp_path / "runs", tmp_path / "docs"
 
     def run(*more):
-        return helpers.python(
-            *("studies/study.py", "--out", tmp_path, "--parts", "c"),
-            *("--seeds", "1", "--docs", tmp_path / "docs", *small, *more),
-        )
+        write = functools.partial(study_page.write, out, docs, 1)
+        values = docs / study_results.VALUES
+        return study.complete(plan, out, 2, (*small, *more), write, values)
 
-    broken = run("--config.losses.analogy.weight=0.5")  # only HP+HN has that loss
-    assert broken.returncode == 1
-    assert "clip_hues-0" in broken.stderr
-    other = run()
-    assert other.returncode == 2
-    assert "has other settings: flags" in other.stderr
-    shutil.rmtree(tmp_path / "clip_hues-0")
-    done = run()
-    assert done.returncode == 0, done.stderr
-    page = "\n".join(study_page.notes(study_results.Results(tmp_path, 1), "c"))
+    assert run("--config.losses.analogy.weight=0.5") == 1  # only HP+HN has that loss
+    assert "failed: clip-0" in capsys.readouterr().err
+    assert run() == 2
+    assert "was begun with flags" in capsys.readouterr().err
+    shutil.rmtree(out / "clip-0")
+    assert run() == 0, (out / "clip-0/log.txt").read_text()
+    results = Results(study_results.read_values(docs / study_results.VALUES), 1)
+    page = "\n".join(study_page.notes(results, "b"))
     assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
-    assert (tmp_path / "hn_hues-0" / "DONE").exists()
-    before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()
-    assert run().returncode == 0
-    assert (tmp_path / "hn_hues-0" / "events.jsonl").read_text() == before
+    before = (out / "hn-0" / "events.jsonl").read_text()
+    assert run() == 0
+    assert (out / "hn-0" / "events.jsonl").read_text() == before

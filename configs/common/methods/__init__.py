@@ -1,8 +1,8 @@
 """All methods: name -> record. Data only.
 
 `vlc-jax --list NAME` prints the published numbers that a config reproduces, and
-`python docs/tables.py` writes the tables of README.md and docs from here. A new method is a config,
-its loss or head with a test, and a record in one of these files.
+`python -m studies.method_tables` writes the tables of README.md and docs from here. A new method is
+a config, its loss or head with a test, and a record in one of these files.
 """
 
 from vlc_jax.configs.common.methods import generative, heads, losses

@@ -46,8 +46,7 @@ METHODS = {
                   ("qk_2d", f"{UNLOCKED},rope=qk_2d", "PACL + RoPE inside the tower, 2-D"),
                   ("negatives", "negatives=leftright", "PACL + left/right negatives"))),
         ),
-        {"pacl": "pacl:steps=500", "pacl_feature_1d": "pacl:rope=feature_1d,steps=500",
-         "pacl_feature_2d": "pacl:rope=feature_2d,steps=500"},
+        {"pacl": "pacl:steps=500", "pacl_feature_1d": "pacl:rope=feature_1d,steps=500"},
         **ON_FROZEN, short="patch-weighted pooling",
     ),
     "sparc": Method(

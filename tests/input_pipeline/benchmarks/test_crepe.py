@@ -6,7 +6,6 @@ from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import crepe
 from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.record import DataError
 
 
 def test_a_case_is_a_region_its_caption_and_the_negatives(root):
@@ -46,23 +45,3 @@ def test_systematicity_belongs_to_one_training_set(root):
         crepe.crepe_systematicity(root, training="coco")
     with pytest.raises(ValueError, match="negatives are some of"):
         crepe.crepe_systematicity(root, negatives=("swap",))
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("7,a cup,1,2,3,4,[]", r"complexity_4\.csv: case 0 needs a list of texts in 'hard_negs'"),
-        ("7,a cup,1,2,3,4,a pan", r"complexity_4\.csv: case 0 needs a list of texts"),
-        (
-            "7,a cup,1,2,nan,4,['a pan']",
-            r"complexity_4\.csv: case 0: 'width' is a number; got 'nan'",
-        ),
-        ("7,a cup,1,2,3", r"complexity_4\.csv: case 0 has no 'height'"),
-    ],
-)
-def test_a_wrong_row_is_named(tmp_path, row, message):
-    file = tmp_path / "crepe/prod_hard_negatives" / "swap/prod_vg_hard_negs_swap_complexity_4.csv"
-    file.parent.mkdir(parents=True)
-    file.write_text(f"image_id,caption,x,y,width,height,hard_negs\n{row}\n")
-    with pytest.raises(DataError, match=message):
-        crepe.crepe_productivity(tmp_path, negatives=("swap",), complexities=(4,))

@@ -1,7 +1,5 @@
 """EqBen: subsets and their families, frames of OpenCV's channel order, the rows of all of it."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -66,23 +64,3 @@ def test_rows_of_the_full_set_become_pairs_of_the_small_one(root):
     light = eqben_full(root, light=True)
     assert {path.suffix for case in light.cases for path in case.images} == {".jpg", ".npy"}
     assert any("eqbenag: 1 cases; published are 195,872" in note for note in full.notes)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"caption": "a cat"}, "case 1 contradicts another row of eqbensd 6"),
-        ({"private_info": {"dataset": "eqbensd", "name": "c2i0", "sample_cnt": 6}}, "case 1: "),
-        ({"private_info": {"dataset": "coco", "name": "c1i0", "sample_cnt": 6}}, "case 1: "),
-        ({"private_info": "c1i0"}, "case 1: 'private_info' has dataset"),
-        ({"private_info": {"dataset": "eqbensd", "name": "c1i0", "sample_cnt": 7}},
-         "eqbensd 6 has no c1i0"),
-    ],
-)  # fmt: skip
-def test_a_wrong_row_of_the_full_set_is_named(root, change, message):
-    path = root / "eqben_full" / "ann_json_finegrained_random.json"
-    rows = json.loads(path.read_text())
-    rows[1] |= change
-    path.write_text(json.dumps(rows))
-    with pytest.raises(DataError, match=f"{path.name}: {message}"):
-        eqben_full(root)

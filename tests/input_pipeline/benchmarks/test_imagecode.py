@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from tests.support.sets import imagecode as files
-from tests.support.sets.files import write_json
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
@@ -45,20 +44,6 @@ def test_a_set_that_lacks_an_image_is_refused(root):
         imagecode(root)
     folder.rename(root / "elsewhere")
     assert not any(path.exists() for path in imagecode(root).cases[0].images)
-
-
-@pytest.mark.parametrize(
-    ("descriptions", "message"),
-    [
-        ({"10": "a cup"}, "set 'other' needs an object, index of an image from 0 to 9"),
-        (["a cup"], "set 'other' needs an object"),
-        ({"1": 5}, "set 'other', image 1 has no text; got 5"),
-    ],
-)
-def test_wrong_content_names_file_and_set(root, descriptions, message):
-    write_json(root / "imagecode" / "valid_data.json", files.SETS | {"other": descriptions})
-    with pytest.raises(DataError, match=f"valid_data.json: {message}"):
-        imagecode(root)
 
 
 def test_the_authors_file_has_the_published_descriptions(real_data):

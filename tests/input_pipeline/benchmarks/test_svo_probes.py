@@ -54,12 +54,6 @@ def test_cases_without_exactly_one_negative_are_left_out(root):
     assert benchmark.notes == ("2 cases without exactly one negative are left out",)
 
 
-def test_wrong_content_names_file_and_case(root):
-    rewrite(root, files.ROWS[0], files.ROWS[1] | {"verb_neg": "yes"})
-    with pytest.raises(DataError, match=r"svo_probes.csv: case 1: verb_neg is True or False"):
-        svo_probes(root)
-
-
 def test_a_header_longer_than_a_field_can_be_is_named(root):
     path = root / "svo_probes" / "svo_probes.csv"
     path.write_text(f'"{"a" * 200_000}"\n' + path.read_text())
