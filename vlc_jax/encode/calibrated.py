@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from vlc_jax.encode.inputs import AnyImage, as_images, as_texts
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluators import calibration
+from vlc_jax.evaluators import calibration as calibrations
 from vlc_jax.evaluators.calibration import Curve, Pairs
 from vlc_jax.input_pipeline.images.image_key import ImageKeys
 from vlc_jax.run import workdir
@@ -48,7 +48,7 @@ def read(path: Path) -> Calibration:
             raise UsageError(f"{path} is of another version of vlc_jax: calibrate again")
         found = Calibration(**content | {"curve": Curve(**content["curve"])})
         # of each method: a value that is missing or no number
-        found.curve(np.zeros(1), calibration.text_terms([""], found.templates))
+        found.curve(np.zeros(1), calibrations.text_terms([""], found.templates))
         return found
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path} is damaged: {error!r}; calibrate again") from error
@@ -61,6 +61,7 @@ class Calibrated:
     logit_bias: float | None
     score: Callable[..., Float[np.ndarray, "images texts"]]
     score_pairs: Callable[..., Float[np.ndarray, " pairs"]]
+    save: Callable[..., None]
     score_fingerprint: cached_property[str] | str
 
     def __init__(self, folder: Path | None):
@@ -91,7 +92,7 @@ class Calibrated:
         *,
         method: str = "platt",
         templates: Sequence[str] = (),
-        wanted: Sequence[tuple[str, float]] = calibration.WANTED,
+        wanted: Sequence[tuple[str, float]] = calibrations.WANTED,
         progress: Progress | None = None,
     ) -> Calibration:
         """Fits what `probability` gives, and returns it with figures of held-out folds; `save`
@@ -109,7 +110,7 @@ class Calibrated:
         """
         pairs = self._scored(images, texts, matches, templates, progress)
         logits = None if self.logit_bias is None else (self.logit_scale, self.logit_bias)
-        curve, figures = calibration.calibrate(pairs, method, logits, wanted)
+        curve, figures = calibrations.calibrate(pairs, method, logits, wanted)
         self.calibration = Calibration(curve, tuple(templates), self.score_fingerprint, figures)
         return self.calibration
 
@@ -125,8 +126,7 @@ class Calibrated:
         `is_shifted`, `p_value` and more, of `evaluators.calibration.shift`."""
         fitted = self._required()
         pairs = self._scored(images, texts, matches, fitted.templates, progress)
-        calibration.check(pairs)
-        return calibration.shift(fitted.curve(pairs.scores, pairs.terms), pairs, fitted.figures)
+        return calibrations.shift(fitted.curve(pairs.scores, pairs.terms), pairs, fitted.figures)
 
     def probability(
         self, images: Sequence[AnyImage], texts: Sequence[str]
@@ -138,8 +138,9 @@ class Calibrated:
         """
         fitted, texts = self._required(), as_texts(texts)
         scores = self.score(images, texts)
-        terms = calibration.text_terms(texts, fitted.templates)
-        return np.stack([fitted.curve(row, terms) for row in scores]) if len(scores) else scores
+        terms = calibrations.text_terms(texts, fitted.templates)
+        rows = [fitted.curve(row, terms) for row in scores]
+        return np.reshape(rows, scores.shape).astype(np.float64)
 
     def _required(self) -> Calibration:
         if self.calibration is None:
@@ -166,10 +167,10 @@ class Calibrated:
                 f"{len(texts)} texts have one per pair, or (images, texts)"
             )
         if matches.size and not np.isin(matches, (0, 1)).all():
-            raise UsageError(f"matches are True or False; got {np.setdiff1d(matches, (0, 1))[0]!r}")
+            raise UsageError(f"matches are True or False; got {np.setdiff1d(matches, (0, 1))[0]}")
         keys = list(map(ImageKeys(), inputs))  # also refuses missing files, before hours of scoring
         numbers = np.unique(keys, return_inverse=True)[1]
-        terms, parts = calibration.text_terms(texts, templates), []
+        terms, parts = calibrations.text_terms(texts, templates), []
         for start in range(0, len(inputs), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             both = (inputs[part], texts) if matches.ndim == 2 else (inputs[part], texts[part])

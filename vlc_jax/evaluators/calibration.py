@@ -99,7 +99,7 @@ def check(pairs: Pairs) -> list[str]:
     notes, right, wrong = [], pairs.scores[pairs.matches], pairs.scores[~pairs.matches]
     if min(yes, no) < FEW:
         notes.append(
-            f"{yes} and {no} images of either kind are few: below {FEW} intervals are wide"
+            f"{yes} and {no} images of either kind are few, below {FEW} intervals are wide"
         )
     if right.mean() <= wrong.mean():
         notes.append(
@@ -220,7 +220,7 @@ def shift(probability: _ONE, pairs: Pairs, fitted: Mapping[str, Any]) -> dict[st
     fitted: figures of the calibration. Wald's test that offset and slope of `recalibration` are 0
     and 1, with the variance of these pairs and that of the calibration (2 degrees of freedom).
     """
-    facts = figures(probability, pairs)
+    facts = {"notes": check(pairs)} | figures(probability, pairs)
     found = facts["recalibration"]
     covariance = np.array(found["covariance"]) + fitted["recalibration"]["covariance"]
     difference = np.array(found["offset_slope"]) - (0, 1)
@@ -229,7 +229,7 @@ def shift(probability: _ONE, pairs: Pairs, fitted: Mapping[str, Any]) -> dict[st
     for k, name in enumerate(("offset", "slope")):
         value = found["offset_slope"][k]
         facts[name] = [value, value - float(half[k]), value + float(half[k])]
-    return facts | {"p_value": p_value, "is_shifted": p_value < SHIFTED, "notes": check(pairs)}
+    return facts | {"p_value": p_value, "is_shifted": p_value < SHIFTED}
 
 
 def recalibration(probability: _ONE, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
@@ -308,7 +308,7 @@ def threshold(probability: _ONE, pairs: Pairs, kind: str, wanted: float) -> dict
     }
 
 
-def clopper_pearson(successes: float, count: float) -> list[float]:
+def clopper_pearson(successes: float | np.integer, count: float | int) -> list[float]:
     """A proportion and its exact interval at 95 %."""
     from scipy.special import betaincinv
 

@@ -99,7 +99,8 @@ def write_tokenizer(out: Path, setup: Setup) -> str | None:
         return next(iter(contents))
     if not setup.tokenizer_path:
         return None
-    files = pretrained_folder.files(setup.tokenizer_path)
+    if not (files := pretrained_folder.files(setup.tokenizer_path)):
+        raise UsageError(f"the files of the tokenizer at {setup.tokenizer_path} are gone")
     for name, file in files.items():
         shutil.copy(file, out / name)
     # the file itself, of several in its folder

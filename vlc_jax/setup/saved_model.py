@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax.errors import UsageError
@@ -32,8 +34,8 @@ def writing(
     if stores.is_url(os.fspath(folder)) or jax.process_count() > 1:
         raise UsageError(f"save writes a local folder, in a program of one process; got {folder}")
     out = Path(folder).absolute()
-    with workdir_files.new_folder(out) as partial:
-        tokenizer, options = partial / workdir.TOKENIZER, setup.config["text"]["tokenizer_options"]
+    with workdir_files.new_folder(out) as made:
+        tokenizer = made / workdir.TOKENIZER
         tokenizer.mkdir()
         name = None if setup.tokenizer.width else exported_config.write_tokenizer(tokenizer, setup)
         groups = exported_config.content(ConfigDict(setup.config), name)
@@ -42,10 +44,13 @@ def writing(
         if name and options.get("path") == name:
             options["path"] = str(out / workdir.TOKENIZER / name)
         config = exported_config.config_of(groups, out)
-        workdir.write_json(partial / "config.json", config.to_dict())
-        workdir.write_json(partial / "env.json", environment())
-        saved = resolve(workdir.saved_config(partial), "weights")
-        checkpoints = Checkpoints(partial / "checkpoints")
-        checkpoints.save(0, init_state(saved, {})._replace(**variables))
+        workdir.write_json(made / "config.json", config.to_dict())
+        workdir.write_json(made / "env.json", environment())
+        saved = resolve(workdir.saved_config(made), "weights")
+        checkpoints = Checkpoints(made / "checkpoints")
+        # zeros are the initial state of the optimizer, and numpy's take no compilation
+        shapes = jax.eval_shape(partial(init_state, saved), {})
+        state = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)._replace(**variables)
+        checkpoints.save(0, jax.device_put(state))
         checkpoints.wait()
-        yield partial
+        yield made

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.configs.finetune import COLUMNS
-from vlc_jax.encode.inference import Model
+from vlc_jax.encode.calibrated import Calibrated
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import calibration
 from vlc_jax.input_pipeline import stores
@@ -81,7 +81,7 @@ def calibrate(args: argparse.Namespace) -> str:
     if args.check and model.calibration is None:
         raise UsageError(f"{args.model} has no calibration: calibrate it first, with --pairs")
     print(f"{len(pairs['images']):,} images or pairs to score", file=sys.stderr)
-    with progress.bar("scored", len(pairs["images"])) as show:
+    with progress.bar("images or pairs", len(pairs["images"])) as show:
         if args.check:
             pairs.pop("templates", None)
             figures = model.check_calibration(**pairs, progress=show)
@@ -116,7 +116,7 @@ def place(args: argparse.Namespace) -> Path | None:
     return folder
 
 
-def write(model: Model, folder: Path | None, out: Path | None, content: Sequence[Any]) -> str:
+def write(model: Calibrated, folder: Path | None, out: Path | None, content: Sequence[Any]) -> str:
     """Writes calibration.json, .html and .svg; returns their names."""
     if folder is None:
         model.save(folder := out)
