@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -51,6 +52,6 @@ def writing(
         # zeros are the initial state of the optimizer, and numpy's take no compilation
         shapes = jax.eval_shape(partial(init_state, saved), {})
         state = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)._replace(**variables)
-        checkpoints.save(0, jax.device_put(state))
+        checkpoints.save(0, jax.tree.map(jnp.asarray, state))
         checkpoints.wait()
         yield made
