@@ -28,7 +28,8 @@ class Colours(Calibrated):
         self.score_fingerprint = score_fingerprint
 
     def score(self, images, texts):
-        return np.array([[self.one(image, text) for text in texts] for image in images], np.float32)
+        rows = [[self.one(image, text) for text in texts] for image in images]
+        return np.reshape(rows, (len(images), len(texts))).astype(np.float32)
 
     def score_pairs(self, images, texts):
         return np.array([self.one(*pair) for pair in zip(images, texts, strict=True)], np.float32)
@@ -132,6 +133,11 @@ def test_images_of_classes_are_paired_with_every_class(run, tmp_path):
         ),
         (lambda text: text.replace(",yes", ",maybe", 1), 3, "row .* match is 1 or 0 .* 'maybe'"),
         (lambda text: text.replace("0_7.png", "gone.png"), 3, "gone.png does not exist"),
+        (
+            lambda text: f"{text}photos/0_0.png,a red thing,0\n",
+            2,
+            "1 pairs .* both labels, .* 'a red",
+        ),
         (lambda text: "\n".join(text.splitlines()[:40]), 2, "20 images with a matching text"),
     ],
 )
@@ -233,14 +239,14 @@ def photographs(split, share=0.5, negatives=None):
     with (root / "captions.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == split]
     images, texts, matches = [], [], []
-    for row in rows[::5]:
+    for k, row in enumerate(rows[::5]):
         path = root / row["image"]
         if negatives:
             path = negatives / path.name
             ImageOps.invert(Image.open(root / row["image"])).save(path)
         for _ in range(2):
             is_match = rng.random() < share
-            other = row if is_match else rows[rng.integers(len(rows))]
+            other = row if is_match else rows[5 * k - rng.integers(5, len(rows) - 5)]
             images.append(path)
             texts.append(other["caption"])
             matches.append(is_match)

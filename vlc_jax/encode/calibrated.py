@@ -108,8 +108,9 @@ class Calibrated:
         progress: called with the number of images, or pairs, scored.
         Raises UsageError for too few pairs, or pairs without a contrast.
         """
-        pairs = self._scored(images, texts, matches, templates, progress)
         logits = None if self.logit_bias is None else (self.logit_scale, self.logit_bias)
+        calibrations.check_method(method, logits)
+        pairs = self._scored(images, texts, matches, templates, progress)
         curve, figures = calibrations.calibrate(pairs, method, logits, wanted)
         self.calibration = Calibration(curve, tuple(templates), self.score_fingerprint, figures)
         return self.calibration
@@ -170,6 +171,10 @@ class Calibrated:
             raise UsageError(f"matches are True or False; got {np.setdiff1d(matches, (0, 1))[0]}")
         keys = list(map(ImageKeys(), inputs))  # also refuses missing files, before hours of scoring
         numbers = np.unique(keys, return_inverse=True)[1]
+        if matches.ndim == 1:
+            check_labels(numbers, texts, matches)
+        each = numbers if matches.ndim == 1 else np.repeat(numbers, len(texts))
+        calibrations.check_numbers(matches.ravel().astype(bool), each)
         terms, parts = calibrations.text_terms(texts, templates), []
         for start in range(0, len(inputs), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
@@ -178,7 +183,20 @@ class Calibrated:
             if progress:
                 progress(min(start + _AT_ONCE, len(inputs)))
         if matches.ndim == 2:
-            numbers = np.repeat(numbers, len(texts))
             terms = {name: np.tile(columns, (len(inputs), 1)) for name, columns in terms.items()}
         scores = np.concatenate([*parts, np.zeros(0, np.float32)], axis=None)
-        return Pairs(scores.astype(np.float64), matches.ravel().astype(bool), numbers, terms)
+        return Pairs(scores.astype(np.float64), matches.ravel().astype(bool), each, terms)
+
+
+def check_labels(images: np.ndarray, texts: Sequence[str], matches: np.ndarray) -> None:
+    """Raises UsageError for an image and a text that match in one pair and do not in another."""
+    labels: dict[tuple[int, str], bool] = {}
+    odd = list[int]()
+    for row, pair in enumerate(zip(images.tolist(), texts, strict=True)):
+        if labels.setdefault(pair, matches[row]) != matches[row]:
+            odd.append(row)
+    if odd:
+        raise UsageError(
+            f"{len(odd)} pairs are there with both labels, first {texts[odd[0]]!r:.60} in row "
+            f"{odd[0] + 1}: a pair matches or does not, leave one of them out"
+        )

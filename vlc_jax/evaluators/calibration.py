@@ -81,26 +81,42 @@ def text_terms(texts: Sequence[str], templates: Sequence[str] = ()) -> dict[str,
     return terms
 
 
-def check(pairs: Pairs) -> list[str]:
-    """Warnings about the pairs. Raises UsageError for too few, and for pairs without a contrast;
-    DivergedError for scores that are not finite."""
-    stats.require_finite(pairs.scores)
-    if pairs.matches.all() or not pairs.matches.any():
-        kind, other = ("match", "do not") if pairs.matches.any() else ("do not match", "do")
-        raise UsageError(f"all {len(pairs.matches)} pairs {kind}: add pairs that {other}")
-    yes, no = (len(np.unique(pairs.images[pairs.matches == kind])) for kind in (True, False))
+def check_method(method: str, logits: tuple[float, float] | None) -> None:
+    """Raises UsageError for an unknown method, and for temperature without a model's logits."""
+    if known("method", method, METHODS) == "temperature" and logits is None:
+        raise UsageError(
+            "temperature divides logits, whose zero is a probability of one half: of a model with "
+            "a logit_bias (SigLIP); take method platt"
+        )
+
+
+def check_numbers(matches: Bool[np.ndarray, " pairs"], images: Int[np.ndarray, " pairs"]) -> int:
+    """The number of images with a matching text, or with another, whichever is smaller.
+
+    Raises UsageError below LEAST, and if all pairs match or none does.
+    """
+    if matches.all() or not matches.any():
+        kind, other = ("match", "do not") if matches.any() else ("do not match", "do")
+        raise UsageError(f"all {len(matches)} pairs {kind}: add pairs that {other}")
+    yes, no = (len(np.unique(images[matches == kind])) for kind in (True, False))
     if min(yes, no) < LEAST:
         raise UsageError(
             f"probabilities need {LEAST} images with a matching text and {LEAST} with one that "
             f"does not match, better {FEW}; got {yes} and {no}"
         )
+    return min(yes, no)
+
+
+def check(pairs: Pairs) -> list[str]:
+    """Warnings about the pairs. Raises UsageError as `check_numbers` and for equal scores,
+    DivergedError for scores that are not finite."""
+    stats.require_finite(pairs.scores)
+    number = check_numbers(pairs.matches, pairs.images)
     if np.ptp(pairs.scores) == 0:
         raise UsageError(f"all {len(pairs.scores)} pairs have the score {pairs.scores[0]:g}")
     notes, right, wrong = [], pairs.scores[pairs.matches], pairs.scores[~pairs.matches]
-    if min(yes, no) < FEW:
-        notes.append(
-            f"{yes} and {no} images of either kind are few, below {FEW} intervals are wide"
-        )
+    if number < FEW:
+        notes.append(f"{number} images of a kind are few, below {FEW} intervals are wide")
     if right.mean() <= wrong.mean():
         notes.append(
             "pairs that match score no higher than others: is the column of matches the other way "
@@ -128,7 +144,7 @@ def fit(
     temperature: sigmoid(logit / T) of the model's own logits, scale * score + bias.
     names: of terms, for platt.   logits: the model's scale and bias, for temperature.
     """
-    known("method", method, METHODS)
+    check_method(method, logits)
     scores, targets = pairs.scores.astype(np.float64), _smoothed(pairs.matches)
     if method == "isotonic":
         from sklearn.isotonic import IsotonicRegression
@@ -137,11 +153,6 @@ def fit(
         found = IsotonicRegression(**ends).fit(scores, pairs.matches)
         return Curve(method, knots=(found.X_thresholds_.tolist(), found.y_thresholds_.tolist()))
     if method == "temperature":
-        if logits is None:
-            raise UsageError(
-                "temperature divides logits, whose zero is a probability of one half: of a model "
-                "with a logit_bias (SigLIP); take method platt"
-            )
         (inverse,) = _logistic((logits[0] * scores + logits[1])[:, None], targets)
         return Curve(method, float(inverse * logits[0]), float(inverse * logits[1]))
     columns = np.concatenate([scores[:, None], *(pairs.terms[name] for name in names)], axis=1)

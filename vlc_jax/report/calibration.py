@@ -31,7 +31,7 @@ def sentences(method: str, figures: Mapping[str, Any]) -> list[str]:
     error, share = figures["calibration_error"], figures["matches"] / figures["pairs"]
     of = f"{figures['pairs']:,} pairs of {figures['images']:,} images, {share:.1%} of which match"
     lines = [f"Method {method}, on held-out folds of {of}. No image is in two folds."]
-    holds = "hold" if error["low"] <= 0 <= error["high"] else "do not hold"
+    holds = "hold" if error["low"] <= 0 else "do not hold"
     if "p_value" in figures:
         holds = "do not hold: the set is shifted" if figures["is_shifted"] else "hold"
         lines = [f"Stored calibration ({method}), on {of}."]

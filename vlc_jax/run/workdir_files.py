@@ -99,14 +99,19 @@ def replace(path: Path, text: str) -> None:
     stores.replace(path, text.encode("utf-8", "replace"))
 
 
+def check_new(out: Path) -> None:
+    """Raises UsageError for a file, and for a folder with something in it."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UsageError(f"{out} exists already; name a new folder")
+
+
 @contextlib.contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder beside `out` that becomes `out` at the end; after an error or Ctrl-C it is removed.
 
     Raises UsageError if `out` exists and is no empty folder.
     """
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise UsageError(f"{out} exists already; name a new folder")
+    check_new(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:

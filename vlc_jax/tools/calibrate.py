@@ -105,6 +105,7 @@ def calibrate(args: argparse.Namespace) -> str:
 def place(args: argparse.Namespace) -> Path | None:
     """The folder of the model for the files; None with --out. Raises UsageError for another."""
     if args.out:
+        workdir_files.check_new(args.out)
         return None
     folder = Path(args.model)
     is_own = is_workdir(folder) or (folder / exported_config.NAME).exists()
