@@ -166,7 +166,7 @@ def test_a_calibration_is_of_its_model_alone(run, tmp_path):
     assert "calibrate it first, with --pairs" in run("--check", write(tmp_path))[1]
     run("--pairs", tmp_path / "pairs.csv", "--method", "isotonic")
     assert Colours(file.parent).calibration.curve.method == "isotonic"
-    with pytest.raises(UsageError, match=r"fitted for other weights or preprocessing .* again"):
+    with pytest.raises(UsageError, match=r"for other weights or preprocessing .* again, or remove"):
         Colours(file.parent, "of others").probability([], [])
     stored = json.loads(file.read_text())
     for change, message in (

@@ -80,7 +80,7 @@ class Calibrated:
             raise UsageError(
                 f"{self._file} was fitted for other weights or preprocessing (fingerprint "
                 f"{found.fingerprint[:16]}) than these ({str(self.score_fingerprint)[:16]}): "
-                "calibrate again"
+                "calibrate again, or remove the file"
             )
         return found
 
