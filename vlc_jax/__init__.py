@@ -25,9 +25,9 @@ __version__ = "0.2.0"
 def __getattr__(name: str) -> Any:
     # here: they import JAX, which a submodule such as vlc_jax.errors can do without
     if name == "load":
-        from vlc_jax.encode import inference
+        from vlc_jax.encode import load
 
-        return inference.load
+        return load.load
     if name == "evaluate":
         from vlc_jax.evaluation import library
 

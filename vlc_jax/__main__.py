@@ -15,6 +15,7 @@ COMMANDS = {  # name -> module, what it does
     "sweep": ("vlc_jax.tools.sweep", "runs of a grid of settings and seeds, and their comparison"),
     "report": ("vlc_jax.report", "page and plots of a run, or a comparison of several"),
     "score": ("vlc_jax.tools.score", "scores of images and texts by a model"),
+    "calibrate": ("vlc_jax.tools.calibrate", "probabilities from scores, by labelled pairs"),
     "generate": ("vlc_jax.tools.generate", "captions and answers of a generative model"),
     "embed": ("vlc_jax.tools.embed", "embeddings of images or texts, into a file"),
     "blind_pairs": ("vlc_jax.tools.blind_pairs", "images alike for CLIP and not for DINOv2"),

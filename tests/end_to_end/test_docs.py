@@ -161,6 +161,9 @@ def folder(tmp_path):
     pairs = zip(names, captions, strict=True)
     rows = [json.dumps({"image": name, "caption": caption}) for name, caption in pairs]
     (photos / "captions.jsonl").write_text("\n".join(rows) + "\n")
+    labelled = [f"{name},{text},{k}" for name in names for k, text in enumerate(("cat", "dog"))]
+    for table in ("pairs.csv", "new_pairs.csv"):
+        (photos / table).write_text("\n".join(["image,text,match", *labelled]) + "\n")
     images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
     annotations = [
         {"id": 100 * i + k, "image_id": i, "caption": f"picture {i}, caption {k}"}

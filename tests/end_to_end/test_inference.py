@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -23,6 +24,7 @@ from vlc_jax.models.clip import CLIP
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import resolve
 from vlc_jax.setup.init_from import architecture
+from vlc_jax.tools import export, verify_export
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +268,38 @@ def test_pure_functions_compute_what_the_methods_do(tiny):
     other = model.with_params(moved)
     assert not np.allclose(other.embed_texts(TEXTS), text, atol=1e-3)
     assert other.logit_scale == pytest.approx(float(np.exp(moved["logit_scale"])))
+
+
+def test_a_saved_model_scores_to_the_bit_and_is_exported(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_export, "check", lambda *_: "not checked")
+    first = vlc_jax.load(tiny[0])
+    model = first.with_params(jax.tree.map(lambda x: x + 0.01, first.params))
+    images = [*np.random.default_rng(0).integers(0, 255, (40, 9, 12, 3), np.uint8)]
+    model.calibrate(images, TEXTS, np.arange(120).reshape(40, 3) % 2)
+    score, probability = model.score(GREYS, TEXTS), model.probability(GREYS, TEXTS)
+    pairs = model.score_pairs([GREYS[0], *GREYS[:2], GREYS[0]], [*TEXTS, TEXTS[0]])
+    np.testing.assert_allclose(pairs, score[[0, 0, 1, 0], [0, 1, 2, 0]], atol=1e-6)
+    model.save(tmp_path / "saved")
+    with pytest.raises(UsageError, match="saved exists already; name a new folder"):
+        model.save(tmp_path / "saved")
+    moved = (tmp_path / "saved").rename(tmp_path / "moved")
+    first.save(tmp_path / "first")
+    (tmp_path / "tokenizer.json").unlink()  # of the weights that it began with
+    with pytest.raises(UsageError, match=r"files of the tokenizer at .* are gone"):
+        first.save(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    _, verdict = export.export(moved, "hf", tmp_path / "out")
+    assert "calibration.json is copied" in verdict
+    for folder in (moved, tmp_path / "out"):
+        loaded = vlc_jax.load(folder)
+        np.testing.assert_array_equal(loaded.score(GREYS, TEXTS), score)
+        np.testing.assert_array_equal(loaded.probability(GREYS, TEXTS), probability)
+    with pytest.raises(UsageError, match="has no calibration"):
+        vlc_jax.load(tmp_path / "first").probability(GREYS, TEXTS)
+    shutil.copy(moved / "calibration.json", tmp_path / "first")
+    _, verdict = export.export(tmp_path / "first", "hf", tmp_path / "other")
+    assert "calibration.json is of other parameters: the folder has none" in verdict
+    assert "Saved by a program" in (tmp_path / "other/README.md").read_text()
 
 
 IDS = np.zeros((3, 4), np.int32)

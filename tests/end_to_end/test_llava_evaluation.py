@@ -218,7 +218,7 @@ def run(capsys, *words):
 def test_the_command_prints_the_answer_or_one_line(folder, model, tmp_path, capsys, monkeypatch):
     Image.fromarray(pictures(1)[0]).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no image")
-    monkeypatch.setattr("vlc_jax.tools.command.inference.load", lambda path, **_: model)
+    monkeypatch.setattr("vlc_jax.tools.command.load.load", lambda path, **_: model)
     given = ("--model", str(folder[0]), "--image", str(tmp_path / "a.png"))
     code, printed = run(capsys, *given, "--prompt", QUESTION, "--max_tokens", "6")
     (expected,) = model.answers([tmp_path / "a.png"], [QUESTION], max_tokens=6)

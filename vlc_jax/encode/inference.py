@@ -1,4 +1,4 @@
-"""Inference with a trained model: `vlc_jax.load(PATH)` embeds and scores images and texts.
+"""Inference with a trained model of `vlc_jax.load(PATH)`: embeds and scores images and texts.
 
 Towers, preprocessing and scores are the same as in evaluation (`encode.encoder.Encoder`).
 """
@@ -17,9 +17,9 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, UInt8
 
 from vlc_jax import evaluators
-from vlc_jax.encode import text_encoders
 from vlc_jax.encode.answers import Answers
 from vlc_jax.encode.batches import compiled
+from vlc_jax.encode.calibrated import Calibrated
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.inputs import (
     AnyImage,
@@ -27,24 +27,23 @@ from vlc_jax.encode.inputs import (
     as_images,
     as_texts,
     check_arrays,
+    check_one_of_each,
     check_pairs,
     check_params,
     with_question,
 )
-from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
+from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks, score_options_in_blocks
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
 from vlc_jax.evaluators import negation as negations
+from vlc_jax.evaluators.scorer import take
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import Caption, trimmed
 from vlc_jax.input_pipeline.sources import prompt_texts
-from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.tower import image_shape
-from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import addresses, init_from, resolve
-from vlc_jax.setup.weights_config import config_of_weights
+from vlc_jax.setup import exported_config, init_from, saved_model
 from vlc_jax.types import ImageFeatures, Outputs, TextFeatures
 from vlc_jax.types.setup import Setup
 
@@ -62,93 +61,26 @@ Pixels = (
 Ids = Int[Array | np.ndarray, "texts length"] | Float[Array | np.ndarray, "texts width"]
 
 
-def load(
-    path: str | os.PathLike[str],
-    *,
-    pretrained: str | None = None,
-    tokenizer: str | os.PathLike[str] | None = None,
-    family: str | None = None,
-    variant: str | None = None,
-    image_size: int | None = None,
-    context_length: int | None = None,
-    activation: str | None = None,
-    instruction: str | None = None,
-    batch_size: int = 64,
-) -> "Model":
-    """Loads a model.
-
-        model = vlc_jax.load("runs/clip")
-        model.score(["a.jpg", "b.jpg"], ["a red circle", "a blue square"])
-
-    path: the workdir of a run (its latest checkpoint), a folder of vlc_jax.tools.export, or weights
-      of OpenAI, open_clip, Hugging Face or big_vision; on a disk or at an address (gs://...,
-      hf://OWNER/NAME); with `pretrained`, a model name of open_clip ("ViT-B-32").
-    pretrained: tag of open_clip's published weights ("openai").
-    batch_size: images or texts per forward pass, over all devices.
-    tokenizer, family, variant, image_size, context_length, activation, instruction: for weights
-      only, whose files may not contain them (`setup.weights_config.config_of_weights`); a run has
-      them in its config.
-    Raises UsageError, WeightsError, CheckpointError, DataError.
-    """
-    if not isinstance(path, str | os.PathLike):
-        raise UsageError(f"load takes the path of a run or of weights; got {path!r:.50}")
-    if pretrained is not None:
-        path = f"open_clip://{os.fspath(path)}/{pretrained}"
-    path = addresses.copy_of("path", path)
-    options = {
-        "tokenizer": str(addresses.copy_of("tokenizer", tokenizer)) if tokenizer else None,
-        "family": family,
-        "variant": variant,
-        "image_size": image_size,
-        "context_length": context_length,
-        "activation": activation,
-        "instruction": instruction,
-    }
-    if not path.exists():
-        tags = open_clip_names.tags_of(str(path))
-        hint = f"; published weights of this name are pretrained={', '.join(tags)}" if tags else ""
-        raise UsageError(f"there is no workdir and there are no weights at {path}{hint}")
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise UsageError(f"batch_size is a whole number from 1 on; got {batch_size!r}")
-    setup, variables = (
-        _load_run(path, options) if is_workdir(path) else _load_weights(path, options)
-    )
-    return Model(setup, variables, batch_size)
-
-
-def _load_run(path: Path, options: Mapping[str, Any]) -> tuple[Setup, Mapping[str, Any]]:
-    if listed := ", ".join(name for name, value in options.items() if value is not None):
-        raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
-    config = saved_config(path)
-    with addresses.where_started(config, path):
-        setup = resolve(config, "weights")
-        text_encoders.encode_others(setup.tokenizer)
-        return setup, init_from.load_latest(setup, path).variables
-
-
-def _load_weights(path: Path, options: Mapping[str, Any]) -> tuple[Setup, Mapping[str, Any]]:
-    if is_workdir(first := path / "pretrain"):  # the run that config.pretrain trains before
-        raise UsageError(
-            f"{path} was stopped in its pretraining: the same command continues it; the run so far "
-            f"is {first}"
-        )
-    setup = resolve(config_of_weights(path, **options), "weights")
-    return setup, {"params": init_from.load_complete(setup), "batch_stats": {}}
-
-
-class Model:
+class Model(Calibrated):
     """A trained model: images and texts in, float32 numpy arrays out, batched over all devices.
 
     `apply`, `encode_image` and `encode_text` are pure functions of parameters, pixels and token
     ids, for jax.jit and jax.grad; `params`, `preprocess` and `tokenizer` give their arguments. All
     other methods raise DivergedError for parameters, embeddings and scores that are not finite.
 
-    config: of its run, as a plain dict.
+    config: of its run, as a plain dict.   folder: of its files, for its calibration.
     logit_scale, logit_bias: logits = logit_scale * scores + logit_bias; the bias is None for a
       model without one (CLIP).
     """
 
-    def __init__(self, setup: Setup, variables: Mapping[str, Any], batch_size: int = 64):
+    def __init__(
+        self,
+        setup: Setup,
+        variables: Mapping[str, Any],
+        batch_size: int = 64,
+        folder: Path | None = None,
+    ):
+        super().__init__(folder)
         self.config: Mapping[str, Any] = setup.config
         self.logit_scale = float(np.exp(variables["params"]["logit_scale"]))
         bias = variables["params"].get("logit_bias")
@@ -195,6 +127,18 @@ class Model:
         """
         check_params(self.params, params)
         return Model(self._setup, {**self._variables, "params": params}, self._batch_size)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes a new folder with parameters, preprocessing, tokenizer and calibration, which
+        `load`, `vlc-jax export` and all commands read as the workdir of a run.
+
+            model.with_params(params).save("runs/mine")
+
+        The folder may be moved. Raises UsageError if it exists and is not empty.
+        """
+        with saved_model.writing(self._setup, self._variables, folder) as partial:
+            if self.calibration is not None:
+                self.calibration.write(partial)
 
     def apply(
         self,
@@ -292,6 +236,26 @@ class Model:
                 part[:] = in_blocks(image, text)
         return stats.require_finite(scores)
 
+    def score_pairs(
+        self, images: Sequence[AnyImage], texts: Sequence[Caption]
+    ) -> Float[np.ndarray, " pairs"]:
+        """Scores of image i with text i. Images that are listed side by side are encoded once."""
+        inputs, texts = as_images(images), self._encodable(texts)
+        check_one_of_each(inputs, texts)
+        scores, size = np.zeros(len(texts), np.float32), self._batch_size
+        scorer, rows = self._scorer(len(texts)), min(size, 1 << max(len(texts) - 1, 0).bit_length())
+        for start in range(0, len(texts), size):
+            part = slice(start, start + size)
+            names = [image if isinstance(image, Path) else id(image) for image in inputs[part]]
+            distinct = dict(zip(names, inputs[part], strict=True))
+            place = {name: row for row, name in enumerate(distinct)}
+            image = take(
+                scorer.embed_images([*distinct.values()]), np.array([place[x] for x in names])
+            )
+            text = scorer.embed_texts(texts[part])
+            scores[part] = score_options_in_blocks(scorer.score_options, image, text, rows)[:, 0]
+        return stats.require_finite(scores)
+
     def _in_blocks(self, images: int, texts: int) -> Any:
         """A function of features -> scores, in blocks for this number of images and texts."""
         largest = self._batch_size if self._setup.model.has_head else _POOLED_BLOCK
@@ -341,8 +305,7 @@ class Model:
         token if there is one. Raises UsageError for a model without patch maps.
         """
         inputs, texts = as_images(images), self._encodable(texts)
-        if len(inputs) != len(texts):
-            raise UsageError(f"{len(inputs)} images and {len(texts)} texts: one of each")
+        check_one_of_each(inputs, texts)
         scorer = self._scorer(len(inputs))
         features = scorer.embed_images(inputs), scorer.embed_texts(texts)
         maps = compiled(self._setup, lambda model, image, text: model.patch_maps(image, text))
@@ -366,8 +329,7 @@ class Model:
         """
         writer, how = self._writer, Decoding(**decoding)
         inputs, questions = as_images(images), as_texts(questions)
-        if len(inputs) != len(questions):
-            raise UsageError(f"{len(inputs)} images and {len(questions)} questions: one of each")
+        check_one_of_each(inputs, questions, "questions")
         pairs = zip(inputs, questions, strict=True)
         pairs = [with_question(*pair, self._setup.evaluation.question) for pair in pairs]
         inputs, questions = [image for image, _ in pairs], [question for _, question in pairs]
@@ -418,11 +380,20 @@ class Model:
     @property
     def fingerprint(self) -> str:
         """Hash of weights, preprocessing and tokenizer, on which embeddings depend."""
-        setup, config = self._setup, self.config
+        return self._hash(self.config["model"])
+
+    @cached_property
+    def score_fingerprint(self) -> str:
+        """The same for any devices and dtype of matrix products: what a calibration belongs to."""
+        fields = self.config["model"].items()
+        return self._hash({k: v for k, v in fields if k not in exported_config.OF_DEVICES})
+
+    def _hash(self, model: Mapping[str, Any]) -> str:
+        setup = self._setup
         # not the whole config: learning rate and data do not change embeddings
         facts = [
-            config["model"],
-            config["input"]["normalisation"],
+            model,
+            self.config["input"]["normalisation"],
             repr(setup.evaluation.transform),
             setup.tokenizer.fingerprint,
             init_from.digest(self._variables["params"]),

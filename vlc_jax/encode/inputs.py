@@ -63,6 +63,12 @@ def with_question(image: ImageLike, question: str, template: str) -> tuple[Image
     return image, question
 
 
+def check_one_of_each(images: Sequence[Any], others: Sequence[Any], name: str = "texts") -> None:
+    """Raises UsageError for another number of texts than images."""
+    if len(images) != len(others):
+        raise UsageError(f"{len(images)} images and {len(others)} {name}: one of each")
+
+
 def check_pairs(images: Any, ids: Any, **hard_ids: Any) -> None:
     """Raises UsageError for another number of captions than images, and for hard texts that are not
     a list per caption."""

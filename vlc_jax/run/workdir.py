@@ -23,6 +23,7 @@ from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir_files import RESUMABLE
 
+TOKENIZER = "tokenizer"  # folder with the files of a saved model's tokenizer
 LISTED_IMAGES = 3  # maximum number of images in a message
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
@@ -153,7 +154,7 @@ class Workdir:
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
-            saved = read_object(path)
+            saved = saved_config(self.path).to_dict()
             if not allow_change:
                 check(saved, path)
             differences = config_diff(saved, config)
@@ -351,6 +352,10 @@ def saved_config(workdir: Path) -> ConfigDict:
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     content = read_object(path)
+    match content:  # of a saved model, whose tokenizer moves with its folder
+        case {"text": {"tokenizer_options": {"path": str(file)} as options}}:
+            if (own := workdir / TOKENIZER / Path(file).name).is_file():
+                options["path"] = str(own.absolute())
     try:
         return SavedConfig(content, path).lock()
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,6 +1,6 @@
 """Safe file helpers for workdirs of unknown origin.
 
-Atomic replacement, no writes through symbolic links, no waiting
+Atomic replacement, new folders, no writes through symbolic links, no waiting
 for pipes, and the lock against other jobs.
 """
 
@@ -8,8 +8,10 @@ import contextlib
 import fcntl
 import logging
 import os
+import shutil
 import socket
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -116,6 +118,31 @@ def replace(path: Path, text: str) -> None:
     """Writes a text file atomically, by a rename: a reader never sees a partial file."""
     # "replace": UTF-8 refuses lone surrogates, which file names and captions may have.
     stores.replace(path, text.encode("utf-8", "replace"))
+
+
+def check_new(out: Path) -> None:
+    """Raises UsageError for a file, and for a folder with something in it."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UsageError(f"{out} exists already; name a new folder")
+
+
+@contextlib.contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` at the end; after an error or Ctrl-C it is removed.
+
+    Raises UsageError if `out` exists and is no empty folder.
+    """
+    check_new(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield partial
+        # mkdtemp makes a private folder
+        partial.chmod(0o755)
+        partial.rename(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def lock(workdir: Path) -> TextIO:

@@ -4,6 +4,7 @@ Other projects ignore the file. It has the fields of config.model, config.text a
 that belong to the model; the path of the tokenizer is relative to the folder.
 """
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from vlc_jax import weights
 from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.run.workdir import read_object
 from vlc_jax.setup import data
+from vlc_jax.types.setup import Setup
 
 NAME = "vlc_jax.json"
 # of a folder with compiled programs and no weights (tools/stablehlo.py)
@@ -59,25 +62,50 @@ def read(path: str | Path) -> ConfigDict | None:
     folder = weights.metadata.folder(path)
     if folder is None or not (file := folder / NAME).exists():
         return None
-    groups, config = read_object(file), default.get_config()
     try:
+        config = config_of(read_object(file), file)
         with config.unlocked():
-            for group in ("model", "text", "input"):
-                for key, value in groups[group].items():
-                    if key not in config[group]:
-                        raise UsageError(
-                            f"{file} is of another version of vlc_jax, with {group}.{key}: export "
-                            "the run again"
-                        )
-                    config[group][key] = _config_value(value)
             options = config.text.tokenizer_options
             if "path" in options:
                 # a name and no path: the file may come from anywhere
                 options.path = str(folder / Path(options.path).name)
-            config.init_from, config.evals = str(path), ConfigDict()
+            config.init_from = str(path)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise UsageError(f"{file} is damaged: {error!r}; export the run again") from error
     return config
+
+
+def config_of(groups: Mapping[str, Mapping[str, Any]], file: Path) -> ConfigDict:
+    """The default config with the fields of `content`. Raises UsageError for an unknown one."""
+    config = default.get_config()
+    with config.unlocked():
+        for group in ("model", "text", "input"):
+            for key, value in groups[group].items():
+                if key not in config[group]:
+                    raise UsageError(
+                        f"{file} is of another version of vlc_jax, with {group}.{key}: export "
+                        "the run again"
+                    )
+                config[group][key] = _config_value(value)
+    return config
+
+
+def write_tokenizer(out: Path, setup: Setup) -> str | None:
+    """Writes the files of the model's tokenizer, if any; returns the name of the vocabulary."""
+    if hasattr(setup.tokenizer, "files"):
+        contents = setup.tokenizer.files()
+        for name, text in contents.items():
+            (out / name).write_text(text, "utf-8")
+        return next(iter(contents))
+    if not setup.tokenizer_path:
+        return None
+    if not (files := pretrained_folder.files(setup.tokenizer_path)):
+        raise UsageError(f"the files of the tokenizer at {setup.tokenizer_path} are gone")
+    for name, file in files.items():
+        shutil.copy(file, out / name)
+    # the file itself, of several in its folder
+    names = [name for name, file in files.items() if file == Path(setup.tokenizer_path)]
+    return (names or list(files))[0]
 
 
 def _config_value(value: Any) -> Any:

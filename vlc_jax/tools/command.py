@@ -10,7 +10,7 @@ from absl import app
 
 from vlc_jax import errors
 from vlc_jax.devices import runtime
-from vlc_jax.encode import inference
+from vlc_jax.encode import inference, load
 from vlc_jax.input_pipeline.commands import addresses, parts
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.run import terminal
@@ -19,7 +19,7 @@ from vlc_jax.setup import command_line
 _PROCESSES = "multi_processing"  # of Beam's DirectRunner
 _MODELS: dict[str, inference.Model] = {}
 _loading = threading.Lock()
-# Arguments of inference.load.
+# Arguments of load.load.
 WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")
 
 
@@ -37,7 +37,7 @@ def model(args: argparse.Namespace) -> inference.Model:
     named = {name: getattr(args, name) for name in WEIGHTS}
     if hasattr(args, "batch_size"):
         named["batch_size"] = args.batch_size
-    return inference.load(args.model, **named)
+    return load.load(args.model, **named)
 
 
 def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> parts.Engine | None:

@@ -22,7 +22,6 @@ import errno
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,17 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from vlc_jax import weights
+from vlc_jax.encode import calibrated, inference
 from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.stores import StoreError, hub_api
-from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.models.clip import CLIP
 from vlc_jax.models.resnet import ResNet
 from vlc_jax.models.roberta import RobertaTower
 from vlc_jax.models.swin import Swin
 from vlc_jax.report import read_workdir, table
+from vlc_jax.run import workdir_files
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import data, exported_config, init_from, resolve, weights_compatibility
 from vlc_jax.tools import command, llava_folder, stablehlo, verify_export
@@ -118,19 +118,15 @@ def export(
     without parameters or an existing `out`, WeightsError for a model that `target` cannot hold or a
     folder with other scores.
     """
-    if out.exists():
-        raise UsageError(f"{out} exists already; name a new folder")
     if platforms and target != "stablehlo":
         raise UsageError(f"--platforms belongs to --to stablehlo, not to {target}")
-    setup = resolve(saved_config(workdir), "weights")
-    fill = filler(setup, workdir, target, platforms or stablehlo.ALL)
-    latest = init_from.load_latest(setup, workdir)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with workdir_files.new_folder(out) as partial:
+        setup = resolve(saved_config(workdir), "weights")
+        fill = filler(setup, workdir, target, platforms or stablehlo.ALL)
+        latest = init_from.load_latest(setup, workdir)
         fill(partial, latest)
         is_known = target != "llava" or setup.tokenizer_path
-        tokenizer = write_tokenizer(partial, setup) if is_known else None
+        tokenizer = exported_config.write_tokenizer(partial, setup) if is_known else None
         if target not in ("llava", "stablehlo"):
             ours = exported_config.content(saved_config(workdir), tokenizer)
             write_json(partial / exported_config.NAME, ours)
@@ -146,14 +142,22 @@ def export(
             verdict += (
                 f"\nthe folder has no tokenizer: {name!r}, the tokenizer of the run, has no files"
             )
-        # mkdtemp makes a private folder
-        partial.chmod(0o755)
-        partial.rename(out)
-    # also for Ctrl-C and SIGTERM
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        verdict += carried(partial, target, inference.Model(setup, latest.variables), workdir)
     return sorted(path.name for path in out.iterdir()), verdict
+
+
+def carried(out: Path, target: str, model: inference.Model, workdir: Path) -> str:
+    """Copies the run's calibration, if it is of these parameters; returns a line about it."""
+    file = workdir / calibrated.NAME
+    if not file.exists():
+        return ""
+    # in formats that vlc_jax.load reads to the bit: peft's adapter is merged in another order
+    is_exact = target not in ("peft", "llava", "stablehlo")
+    if not is_exact or calibrated.read(file).fingerprint != model.score_fingerprint:
+        why = "is of other parameters" if is_exact else f"cannot go with {target}"
+        return f"\n{file} {why}: the folder has none"
+    shutil.copy(file, out)
+    return f"\n{calibrated.NAME} is copied: model.probability works on the folder"
 
 
 def pushed(out: Path, repository: str) -> str:
@@ -331,23 +335,6 @@ def write(
     save_arrays(arrays, out / f"{name}.safetensors")
 
 
-def write_tokenizer(out: Path, setup: Setup) -> str | None:
-    """Writes the files of the run's tokenizer, if any; returns the name of the vocabulary."""
-    if hasattr(setup.tokenizer, "files"):
-        contents = setup.tokenizer.files()
-        for name, content in contents.items():
-            (out / name).write_text(content, "utf-8")
-        return next(iter(contents))
-    if not setup.tokenizer_path:
-        return None
-    files = pretrained_folder.files(setup.tokenizer_path)
-    for name, file in files.items():
-        shutil.copy(file, out / name)
-    # the file itself, of several in its folder
-    names = [name for name, file in files.items() if file == Path(setup.tokenizer_path)]
-    return (names or list(files))[0]
-
-
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes an indented JSON file."""
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
@@ -363,7 +350,9 @@ def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int)
     """The README of the exported folder, from the config and results of the run."""
     newest = read_workdir.newest_results(workdir)
     rows = table.rows(result for result in newest if result["step"] == step)
-    done = "Not trained, converted by vlc_jax"
+    done, start = "Not trained, converted by vlc_jax", config["init_from"] or "random weights"
+    if not step and not config["init_from"]:
+        done, start = "Saved by a program (Model.save)", "parameters of that program"
     if step:
         done = (
             f"Trained with vlc_jax for {step:,} steps of {config['batch_size']:,} pairs, losses "
@@ -372,8 +361,8 @@ def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int)
     lines = [
         f"# {workdir.name}",
         "",
-        f"{done}, exported as {target}. Architecture {config['model']['variant']}, started "
-        f"from {config['init_from'] or 'random weights'}.",
+        f"{done}, exported as {target}. Architecture {config['model']['variant']}, started from "
+        f"{start}.",
         "",
         "| benchmark | metric | value | 95 % interval | chance | n |",
         "|---|---|---|---|---|---|",

@@ -60,14 +60,14 @@ class LmmsEvalModel(lmms):
         del device, max_batch_size
         super().__init__()
         # here: lmms_eval reads the entry point whatever its model is
-        from vlc_jax.encode import inference
+        from vlc_jax.encode import load
 
         try:
             size = int(batch_size)
         except ValueError:
             raise UsageError(f"batch_size is a number; got {batch_size!r}") from None
         if isinstance(model, str):
-            model = inference.load(model, batch_size=size, **options)
+            model = load.load(model, batch_size=size, **options)
         self.model, self.batch_size = model, size
         # refuses a model that writes nothing, before lmms_eval downloads a task
         self.model.answers([], [])
