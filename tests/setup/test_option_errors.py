@@ -87,8 +87,8 @@ def test_a_loss_that_the_config_lacks_says_how_losses_are_set(capsys):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
 def test_an_option_of_a_benchmark_adds_the_benchmark():
     flag = "--config.evals.scenes_retrieval.count=4"
-    command_line.parse_flags(["vlc", "--config", "configs/records.py:path=x.jsonl", flag])
-    evals = command_line.config().evals.to_dict()
+    config = command_line.load(["--config", "configs/records.py:path=x.jsonl", flag])
+    evals = config.evals.to_dict()
     assert evals == {"retrieval": {"split": "validation"}, "scenes_retrieval": {"count": 4}}
 
 

@@ -6,7 +6,7 @@ cp "$(vlc-jax launch jobset.yaml)" .
 
 from pathlib import Path
 
-from vlc_jax.input_pipeline.commands import command_line
+from vlc_jax.input_pipeline.commands import addresses, command_line
 
 FOLDER = Path(__file__).parents[1] / "launch"
 
@@ -16,6 +16,7 @@ def path(name: str) -> Path:
     return (FOLDER / name).resolve()
 
 
+@addresses.allowed
 def main(arguments: list[str] | None = None) -> None:
     parser = command_line.parser("launch", __doc__)
     files = sorted(file.name for file in FOLDER.iterdir() if file.is_file())

@@ -129,7 +129,7 @@ def test_an_error_of_its_own_leaves_a_command_as_it_is():
     assert signal.getsignal(signal.SIGINT) == before
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [x for x in COMMANDS if x != "sweep"])  # it stops its trials
 def test_every_command_is_interrupted_so(name):
     path = Path(*COMMANDS[name][0].split("."))
     path = helpers.ROOT / (path / "__main__.py" if (helpers.ROOT / path).is_dir() else f"{path}.py")
