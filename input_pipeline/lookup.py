@@ -40,9 +40,7 @@ def check(
 
     passed: parameters that the caller sets itself; they are no options.
     """
-    if name not in table:
-        unknown = f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}"
-        raise ValueError(errors.explained(kind, name, table, unknown))
+    errors.known(kind, name, table, ValueError)
     parameters = inspect.signature(table[name]).parameters.keys() - {*passed}
     for option in options:
         if option not in parameters:
@@ -158,6 +156,4 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raises ValueError for a name that is not in `known`, with the known names and the nearest."""
     known = list(known)
     for name in names:
-        if name not in known:
-            listed = ", ".join(known)
-            raise ValueError(f"unknown {kind} {name!r}{nearest(name, known)}; known: {listed}")
+        errors.known(kind, name, known, ValueError)

@@ -6,6 +6,7 @@ from typing import Any
 from studies import study_columns, study_results
 from studies.study_columns import COLUMNS, CONTROLS, Column
 from studies.study_results import RECORD, MissingValueError, Results, Value
+from vlc_jax.report import paper
 from vlc_jax.report.to_markdown import markdown_table
 
 ATTRIBUTES, NEGATION, RETRIEVAL = (
@@ -74,7 +75,7 @@ def _grounded(results: Results, run: str, control: str, base: str) -> Value:
         raise MissingValueError(f"{run} and its controls are of several devices")
     swaps = (results.by_seed(each, ATTRIBUTES.benchmark, ATTRIBUTES.metric) for each in runs)
     values = [(a - b) - (c - d) for a, b, c, d in zip(*swaps, strict=True)]
-    return study_results.over_seeds(values)
+    return Value(*paper.over_seeds(values))
 
 
 def _cost(results: Results, run: str, control: str) -> str:

@@ -20,7 +20,7 @@ import pyarrow.parquet
 import scipy.stats
 
 from studies import study_columns
-from vlc_jax.report import read_workdir
+from vlc_jax.report import paper, read_workdir
 
 VALUES = "results.parquet"  # in the folder of results.md
 SCHEMA = pyarrow.schema(
@@ -123,7 +123,7 @@ class Results:
         if min(len(first), len(second)) == 1:  # no interval
             return Value(np.mean(first) - np.mean(second), float("nan"))
         if self.device(run) == self.device(other):
-            return over_seeds([a - b for a, b in zip(first, second, strict=False)])
+            return Value(*paper.over_seeds([a - b for a, b in zip(first, second, strict=False)]))
         interval = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
         return Value(np.mean(first) - np.mean(second), (interval.high - interval.low) / 2)
 
@@ -273,13 +273,7 @@ def summary(estimates: Sequence[Sequence[float]]) -> Value:
     if len(estimates) == 1:
         value, low, high, *_ = estimates[0]
         return Value(value, (high - low) / 2)
-    return over_seeds([value for value, *_ in estimates])
-
-
-def over_seeds(values: Sequence[float]) -> Value:
-    """Mean of the values of seeds, with its interval."""
-    spread = np.std(values, ddof=1) / np.sqrt(len(values))
-    return Value(np.mean(values), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
+    return Value(*paper.over_seeds([value for value, *_ in estimates]))
 
 
 def is_unresolved(half: float) -> bool:

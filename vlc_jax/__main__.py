@@ -36,10 +36,6 @@ COMMANDS = {  # name -> module, what it does
         "pairs of images that differ in a relation, attribute or object (DCSM)",
     ),
     "leaks": ("vlc_jax.input_pipeline.commands.leaks", "training images that benchmarks hold"),
-    "bindings": (
-        "vlc_jax.input_pipeline.commands.count_bindings",
-        "bindings of training captions, counted for report --train",
-    ),
     "benchmarks": (
         "vlc_jax.input_pipeline.commands.benchmarks",
         "files that published benchmarks need",

@@ -58,15 +58,20 @@ class UsageError(Exception):
     exit_code = ExitCode.USAGE
 
 
-def known(kind: str, name: str, names: Iterable[str]) -> str:
-    """Returns `name` if it is in `names`, else raises UsageError with the nearest one and all."""
+def known(kind: str, name: str, names: Iterable[str], error: type[Exception] = UsageError) -> str:
+    """Returns `name` if it is in `names`, else raises an error with the nearest one and all, or why
+    a table could not take it from other code."""
     if name in names:
         return name
+    is_table = isinstance(names, Table)
+    if is_table and name in names.refused:
+        raise error(f"{kind} {name!r}: {names.refused[name]}")
     listed = [str(other) for other in names]
     nearest = difflib.get_close_matches(str(name), listed, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
     unknown = f"unknown {kind} {name!r}{hint} known: {', '.join(listed)}"
-    raise UsageError(explained(kind, name, names, unknown))
+    broken = (f"{each.package} is left out: {each.error}" for each in plugins() if each.error)
+    raise error("; the plug-in ".join([unknown, *(broken if is_table else ())]))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -199,16 +204,6 @@ class Table(dict[str, Any]):
             self.packages[name] = {each.partition(".")[0] for each in modules}
         except (UsageError, ValueError) as error:  # ValueError: a class without a signature
             self.refused[name] = str(error)
-
-
-def explained(kind: str, name: str, names: object, unknown: str) -> str:
-    """The message `unknown` for a name, or why a table could not take it from other code."""
-    if not isinstance(names, Table):
-        return unknown
-    if name in names.refused:
-        return f"{kind} {name!r}: {names.refused[name]}"
-    broken = (f"{each.package} is left out: {each.error}" for each in plugins() if each.error)
-    return "; the plug-in ".join([unknown, *broken])
 
 
 class Plugin(NamedTuple):

@@ -4,10 +4,11 @@ another config, a mapping.
 A config declares each argument with its default, which is also its type, or with `OneOf`.
 """
 
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
+
+from vlc_jax import errors
 
 Argument = str | Mapping[str, Any] | None
 
@@ -32,7 +33,7 @@ def parse(argument: Argument, **declared: Any) -> SimpleNamespace:
     """
     values = {name: _values(each)[0] for name, each in declared.items()}
     for name, value in _split(argument).items():
-        known("config argument", name, sorted(declared))
+        errors.known("config argument", name, sorted(declared), ValueError)
         kind = type(values[name])
         if not isinstance(argument, Mapping):
             value = _convert(name, value, kind)
@@ -64,14 +65,6 @@ def parse_data(argument: Argument, **declared: Mapping[str, Any]) -> SimpleNames
                 f"data={name}; known: {', '.join(sorted(['data', *declared[name]]))}"
             )
     return parse(argument, data=data, **declared[name])
-
-
-def known(kind: str, name: str, names: Collection[str]) -> None:
-    """Raises ValueError, with the nearest of `names` and all of them, for any other name."""
-    if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ";"
-        raise ValueError(f"there is no {kind} {name!r}{hint} known: {', '.join(names)}")
 
 
 def _values(declared: Any) -> tuple[Any, ...]:

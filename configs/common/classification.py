@@ -8,7 +8,7 @@ import os
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from vlc_jax.configs.common import arguments
+from vlc_jax import errors
 
 ARGUMENTS = {
     "sets": "",
@@ -115,7 +115,7 @@ def names(text: str) -> list[str]:
     """Names of sets, joined by + with those of GROUPS, without repetition."""
     sets: list[str] = []
     for name in filter(None, text.split("+")):
-        arguments.known("set", name, (*GROUPS, *SETS))
+        errors.known("set", name, (*GROUPS, *SETS), ValueError)
         sets += GROUPS.get(name, (name,))
     return list(dict.fromkeys(sets))
 

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
+from vlc_jax import errors
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained, scenes
 
@@ -101,7 +102,7 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
         elif name.endswith("_shuffled") and (reader := f"{name[:-9]}_retrieval") in SETS:
             evals |= _shuffled(reader, shared | {"tagger": args.tagger})
         else:
-            arguments.known("set", name, (*SETS, *OTHERS))
+            errors.known("set", name, (*SETS, *OTHERS), ValueError)
             evals[name] = pretrained.published_set(name, shared, args.tagger)
     negation = {"negation": {"strength": args.negation}} if args.negation else {}
     if args.segment_weight and not args.segments:

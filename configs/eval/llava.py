@@ -29,6 +29,7 @@ from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
+from vlc_jax import errors
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, scenes
 from vlc_jax.configs.eval import all as suite
@@ -91,9 +92,9 @@ def evaluations(args: SimpleNamespace, scene_sets: dict[str, dict]) -> dict[str,
     names = args.sets.split("+")
     protocols = args.protocols.split("+") if args.protocols else DEFAULT
     for name in names:
-        arguments.known("set", name, (*suite.SETS, *scene_sets))
+        errors.known("set", name, (*suite.SETS, *scene_sets), ValueError)
     for protocol in protocols:
-        arguments.known("protocol", protocol, tuple(dict.fromkeys(row[0] for row in PROTOCOLS)))
+        errors.known("protocol", protocol, dict.fromkeys(row[0] for row in PROTOCOLS), ValueError)
         fitting = {name for row in PROTOCOLS if row[0] == protocol for name in row[1] or names}
         if args.protocols and not fitting & {*names}:
             raise ValueError(f"protocol {protocol} is for {', '.join(sorted(fitting))} only")

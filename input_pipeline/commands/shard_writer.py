@@ -166,10 +166,9 @@ def _begin(out: AnyPath, request: Mapping[str, Any]) -> dict[str, Any]:
         return _empty(request)
     path = out / shards.MANIFEST
     with parts.parsing(path):
-        before, version = dict(manifest["request"]), manifest["format_version"]
+        before = {**manifest["request"], "format_version": manifest["format_version"]}
         manifest["skipped"] = int(manifest["skipped"])
-    shards.check_version(path, version)
-    parts.check_request(out, before, request)
+    parts.check_request(out, before, {**request, "format_version": shards.FORMAT_VERSION})
     # of an unfinished folder every shard is compared when it is its turn
     wrong = shards.damaged_shards(out, manifest) if manifest["complete"] else {}
     if wrong:

@@ -10,8 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.hard_texts.word_tagger import ATTRIBUTES, WordTagger
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
 from vlc_jax.input_pipeline.stores.progress import Line
 
@@ -30,8 +30,7 @@ Binding = tuple[str, ...]  # attribute, object; or subject, relation, object
 WORDS = "words"  # the tagger without spaCy
 SPACY = "en_core_web_sm"
 _VERSION = 1  # of the rules below; raised when a caption has other bindings
-_AT_ONCE = 1 << 16  # captions counted before they are merged
-COUNTS = ".npy"  # suffix of the files of `vlc-jax bindings`
+_AT_ONCE = 1 << 16  # captions read before their bindings are merged
 _SINGULARS = {plural: noun for noun, plural in word_tables.IRREGULAR_PLURALS.items()}
 # "in front of", "on the left side of": spaCy has a noun phrase in the middle of them
 _PLACES = (
@@ -165,30 +164,29 @@ def make_tagger(spec: str = "") -> Tagger:
 class Training:
     """The bindings of training captions.
 
-    One pass over a table, of which only hashes are held, 8 bytes per different binding. They are
-    kept in its index (`sources/table_index.py`) by its sha256, the column and the tagger. Counts
-    of `vlc-jax bindings` (COUNTS) are not read but mapped into memory.
+    One pass over the captions, of which only hashes are held, 8 bytes per different binding. They
+    are kept in the index of the table (`sources/table_index.py`) by its sha256, the column and the
+    tagger; those of a prepared folder in the index of its manifest.
 
     Args:
-      path: the table, as `hard_texts.llm.captions.rows` reads it, or the counts.
-      column: of the captions.   tagger: `make_tagger`.
-    Raises ValueError for a missing file or column and counts of another tagger, DataError for an
-    unreadable table and for a caption that the tagger cannot tag.
+      path: a table, as `hard_texts.llm.captions.rows` reads it, or a prepared folder.
+      column: of a table's captions.   tagger: `make_tagger`.
+    Raises ValueError for a missing file or column, DataError for unreadable content and for a
+    caption that the tagger cannot tag.
     """
 
     def __init__(self, path: Path, column: str = "caption", tagger: str = "") -> None:
-        if not path.is_file():
+        manifest = path / shards.MANIFEST
+        file = manifest if manifest.is_file() else path
+        if not file.is_file():
             raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
         self.path, self.tagger = path, make_tagger(tagger)
-        if path.suffix == COUNTS:
-            self._hashes = read_counts(path, self.tagger)[0]
-        else:
-            tags = f"{self.tagger.name}/{self.tagger.version}"
-            index = TableIndex(path, f"bindings {_VERSION} {column} {tags}", least=0)
-            stored = index.read("hashes", 1 << 40)
-            self._hashes = self._read(column) if stored is None else stored
-            if stored is None:
-                index.write("hashes", self._hashes)
+        tags = f"{self.tagger.name}/{self.tagger.version}"
+        index = TableIndex(file, f"bindings {_VERSION} {column} {tags}", least=0)
+        stored = index.read("hashes", 1 << 40)
+        self._hashes = self._read(column) if stored is None else stored
+        if stored is None:
+            index.write("hashes", self._hashes)
         # captions of a set are asked about once per model
         self.bindings = functools.cache(lambda caption: find(self.tagger(caption)))
 
@@ -202,60 +200,28 @@ class Training:
 
     def _read(self, column: str) -> np.ndarray:
         """Sorted hashes of all bindings, int64."""
-        known, new, captions = np.zeros((2, 0), np.int64), list[str](), 0
+        known, new, number = np.zeros(0, np.int64), array.array("q"), 0
         line = Line(wait=3.0)
-        for _, texts in caption_files.rows(self.path, column):
-            new += texts.values()
-            if len(new) >= _AT_ONCE:
-                known, new, captions = self._added(known, new), [], captions + len(new)
+        for number, caption in enumerate(_captions(self.path, column), start=1):
+            new.extend(map(_hash, find(self.tagger(caption))))
+            if number % _AT_ONCE == 0:
+                known, new = np.union1d(known, new), array.array("q")
             if line.is_due():
-                line.show(f"bindings of {self.path.name}: {captions + len(new):,} captions")
+                line.show(f"bindings of {self.path.name}: {number:,} captions")
         line.end()
-        if not captions + len(new):
+        if not number:
             raise DataError(f"{self.path} holds no captions")
-        return self._added(known, new)[0]
-
-    def _added(self, known: np.ndarray, captions: Iterable[str]) -> np.ndarray:
-        return merged([known, count(captions, self.tagger)])
+        return np.union1d(known, new)
 
 
-def described(tagger: Tagger) -> str:
-    """Version of the counting and name of the tagger, which counts depend on besides captions."""
-    return f"bindings {_VERSION} {tagger.name}/{tagger.version}"
-
-
-def count(captions: Iterable[str], tagger: Tagger) -> np.ndarray:
-    """The bindings of captions, int64 (2, bindings): sorted hashes, and numbers of captions."""
-    hashes = array.array("q")
-    for caption in captions:
-        hashes.extend(map(_hash, find(tagger(caption))))
-    return np.stack(np.unique(np.array(hashes, np.int64), return_counts=True))
-
-
-def merged(counts: Sequence[np.ndarray]) -> np.ndarray:
-    """The sum of counts of several parts, as `count` gives them."""
-    hashes, numbers = np.concatenate(counts, axis=1)
-    different, positions = np.unique(hashes, return_inverse=True)
-    sums = np.zeros(len(different), np.int64)
-    np.add.at(sums, positions, numbers)
-    return np.stack([different, sums])
-
-
-def read_counts(path: Path, tagger: Tagger) -> np.ndarray:
-    """Counts in a file of `vlc-jax bindings`, mapped into memory.
-
-    Raises ValueError if another tagger counted, DataError for a damaged file.
-    """
-    try:
-        counts = np.load(path, mmap_mode="r")
-        by = json.loads(path.with_suffix(".json").read_text("utf-8"))["by"]
-        if counts.dtype != np.int64 or counts.ndim != 2 or len(counts) != 2:
-            raise ValueError(f"it is {counts.dtype} {counts.shape}, not int64 (2, bindings)")
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise DataError(f"{path} or its .json is not of vlc-jax bindings: {error}") from error
-    if by != described(tagger):
-        raise ValueError(f"{path} has {by}, not {described(tagger)}; name that --tagger")
-    return counts
+def _captions(path: Path, column: str) -> Iterator[str]:
+    """The captions of a prepared folder, or of a table, row by row."""
+    if path.is_dir():
+        source = shards.ShardsSource(path=path)
+        rows = (source[index].captions for index in range(len(source)))
+    else:
+        rows = (texts.values() for _, texts in caption_files.rows(path, column))
+    return (text for text in itertools.chain.from_iterable(rows) if isinstance(text, str))
 
 
 def group(training: Training, caption: str, wrong: Iterable[str]) -> str:

@@ -100,7 +100,11 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
         complete, version = manifest["complete"], manifest["format_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged: {error!r}") from error
-    check_version(path, version)
+    if version != FORMAT_VERSION:
+        raise DataError(
+            f"{path} has format {version}, not {FORMAT_VERSION}: prepare the data again into "
+            "another folder"
+        )
     if not complete:
         raise DataError(
             f"{folder} is unfinished: run the same command ({written_by}) again to complete it"
@@ -119,15 +123,6 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
         _INDEX, manifest["shards"].pack({k: v for k, v in manifest.items() if k != "shards"})
     )
     return manifest
-
-
-def check_version(path: Path, version: int) -> None:
-    """Raises DataError for the manifest of another version of this program."""
-    if version != FORMAT_VERSION:
-        raise DataError(
-            f"{path} has format {version}, this version reads {FORMAT_VERSION}; prepare the data "
-            "again into another folder"
-        )
 
 
 def damaged_shards(folder: AnyPath, manifest: dict[str, Any]) -> dict[str, str]:

@@ -127,7 +127,7 @@ def test_zero_shot_takes_names_and_templates_that_a_set_has_not(tmp_path):
     assert [evals[each].get("metric") for each in ("pets", "svhn")] == [MEAN, None]
     assert [*make("path=a.json").evals] == ["retrieval"]
     for argument, message in (
-        ("sets=imagnet", "no set 'imagnet'; did you mean 'imagenet'"),
+        ("sets=imagnet", "unknown set 'imagnet'; did you mean 'imagenet'"),
         ("sets=svhn", "root=... is missing"),
         ("sets=svhn,root=r,run=x,weights=y", "run=x has weights of its own"),
     ):

@@ -155,7 +155,7 @@ def test_what_has_no_segments_is_refused(bag):
     ):
         with pytest.raises(UsageError, match=message):
             evaluators.evaluate("choice", benchmark, other, segments=True)
-    with pytest.raises(UsageError, match=r"unknown tagger 'wrods' \(did you mean 'words'"):
+    with pytest.raises(UsageError, match=r"unknown tagger 'wrods'; did you mean 'words'"):
         evaluators.evaluate("choice", benchmark, bag, segments={"tagger": "wrods"})
     for options, message in (
         ({"segments": "boxes"}, "unknown regions of segments 'boxes'"),

@@ -21,10 +21,10 @@ def test_importing_the_package_imports_no_heavy_library():
 
 def test_an_unknown_name_lists_the_known_and_the_nearest():
     with pytest.raises(
-        ValueError, match=r"no source 'scene' \(did you mean 'scenes'\?\); known: \["
+        ValueError, match=r"unknown source 'scene'; did you mean 'scenes'\? known: "
     ):
         make_source("scene", "train")
-    with pytest.raises(ValueError, match=r"no tokenizer 'clp' \(did you mean 'clip'\?\)"):
+    with pytest.raises(ValueError, match=r"unknown tokenizer 'clp'; did you mean 'clip'"):
         make_tokenizer("clp", 77)
 
 

@@ -96,8 +96,8 @@ def test_an_option_of_a_benchmark_adds_the_benchmark():
     ("options", "message"),
     [
         ({"subsets": "plurals"}, r"""a list of texts; .*: write \["plurals"\], in a shell '\["""),
-        ({"subset": ["plurals"]}, r"unknown option of valse 'subset' \(did you mean 'subsets'"),
-        ({"ties": "half"}, r"unknown option of valse 'ties' \(did you mean 'tie'"),
+        ({"subset": ["plurals"]}, r"unknown option of valse 'subset'; did you mean 'subsets'"),
+        ({"ties": "half"}, r"unknown option of valse 'ties'; did you mean 'tie'"),
     ],
 )
 def test_an_option_of_a_benchmark_is_named_with_its_cure(options, message, tmp_path):

@@ -67,7 +67,7 @@ def test_names_are_arguments_fields_or_their_ends():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("lerning_rate=1", "there is no config argument 'lerning_rate'.*mean 'learning_rate'"),
+        ("lerning_rate=1", "unknown config argument 'lerning_rate'.*mean 'learning_rate'"),
         ("every=1,2", "--grid every: name one of the fields checkpoint.every, eval.every"),
         ("optimizer.b3=1", "unknown config field 'b3'"),
         ("weight_decay=1,-1", "weight_decay=-1,seed=0: config.optimizer.weight_decay must be at l"),

@@ -91,8 +91,8 @@ def _parser() -> argparse.ArgumentParser:
         "--train",
         metavar="TABLE",
         type=Path,
-        help="training captions (JSONL, TSV, CSV, COCO captions JSON, .txt): results are split by"
-        " whether these hold the bindings of a case's captions",
+        help="training captions (JSONL, TSV, CSV, COCO captions JSON, .txt, a prepared folder):"
+        " results are split by whether these hold the bindings of a case's captions",
     )
     parser.add_argument("--column", default="", help="of --train; default: caption")
     parser.add_argument(

@@ -19,7 +19,7 @@ def test_the_config_of_all_sets_has_every_published_one():
 
 
 def test_an_unknown_set_names_the_nearest():
-    with pytest.raises(ValueError, match=r"no set .sugarcrep.; did you mean .sugarcrepe.\?"):
+    with pytest.raises(ValueError, match=r"unknown set .sugarcrep.; did you mean .sugarcrepe.\?"):
         suite.get_config("sets=vg_relation+sugarcrep")
     with pytest.raises(ValueError, match=r"vlc-jax benchmarks --root DIR"):
         suite.get_config("root=sets")

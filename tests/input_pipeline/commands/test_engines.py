@@ -25,7 +25,6 @@ from vlc_jax.input_pipeline.commands import (
     addresses,
     balanced_table,
     beam_engine,
-    binding_parts,
     check_parts,
     job_file,
     near_leaks,
@@ -205,13 +204,7 @@ def test_parts_are_equal_whoever_computes_them_once(tmp_path, monkeypatch):
 
 
 def test_workers_import_no_command_that_runs_as_main():
-    classes = (
-        balanced_table.Block,
-        binding_parts.Count,
-        check_parts.Look,
-        near_leaks.OfTraining,
-        near_leaks.Join,
-    )
+    classes = (balanced_table.Block, check_parts.Look, near_leaks.OfTraining, near_leaks.Join)
     commands = {module for module, _ in COMMANDS.values()}
     assert not commands & {each.__module__ for each in classes}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vlc_jax.input_pipeline.commands import binding_parts, check_parts, parts, shard_job
+from vlc_jax.input_pipeline.commands import check_parts, parts, shard_job
 from vlc_jax.input_pipeline.record import DataError
 
 HOSTILE = {  # what lies where a file belongs
@@ -68,6 +68,5 @@ def test_a_mark_of_a_shard_by_a_stranger_is_none(tmp_path, document):
 def test_content_with_a_right_hash_is_parsed_or_its_folder_named(work, content):
     head = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "error": ""}
     work.path(1).write_bytes(json.dumps(head).encode() + b"\n" + content)
-    for parse in (binding_parts.read_part, check_parts.Found.from_json):
-        with pytest.raises(DataError, match=f"{work.out} is damaged"), parts.parsing(work.out):
-            [*map(parse, list(parts.contents(work))[1:])]
+    with pytest.raises(DataError, match=f"{work.out} is damaged"), parts.parsing(work.out):
+        [*map(check_parts.Found.from_json, list(parts.contents(work))[1:])]

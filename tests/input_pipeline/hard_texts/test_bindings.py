@@ -3,11 +3,13 @@
 import itertools
 import json
 
+import numpy as np
 import pytest
 
+from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import table_index
 
 COLOURS, SHAPES = ("red", "blue", "green", "cyan"), ("circle", "square", "cross", "star")
@@ -130,6 +132,26 @@ def test_the_order_of_captions_and_of_merges_does_not_matter(tmp_path, monkeypat
     other = bindings.Training(write(tmp_path / "b.jsonl", captions[::-1] * 2), tagger="words")
     assert [*one._hashes] == [*other._hashes]
     assert len(one) == len(COLOURS) * len(SHAPES) + len(SHAPES) * len(RELATIONS)
+
+
+def test_a_prepared_folder_holds_what_its_table_holds(tmp_path):
+    class Pictures:
+        fingerprint = "pictures"
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            captions = [f"a {COLOURS[index % 4]} dog", f"a {SHAPES[index // 2]} cat"]
+            return Record(str(index), np.zeros((8, 8, 3), np.uint8), captions)
+
+    shard_writer.write(Pictures(), tmp_path / "prepared", size=8, shard_size=3)
+    captions = [
+        text for record in map(Pictures().__getitem__, range(8)) for text in record.captions
+    ]
+    table = bindings.Training(write(tmp_path / "train.jsonl", captions), tagger="words")
+    assert [*bindings.Training(tmp_path / "prepared", tagger="words")._hashes] == [*table._hashes]
+    assert ("red", "dog") in table
 
 
 def test_a_second_opening_tags_nothing(tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
 
 
 GENERATORS = [  # generators, message
-    ({"zz": 1.0}, r"no generator of negatives 'zz'.*known: \['x'"),
+    ({"zz": 1.0}, r"unknown generator of negatives 'zz'.*known: x"),
     ({"given": 1.0}, "'given' is called 'from_record'"),
     ({"x": -1.0, "y": 2.0}, "shares of at least 0"),
     ({"x": 0.0}, "one of them above"),
