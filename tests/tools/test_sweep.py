@@ -210,4 +210,4 @@ def test_two_trials_train_in_the_folder_of_a_project(tmp_path):
     configs = [json.loads(path.read_text()) for path in saved]
     assert [each["optimizer"]["learning_rate"] for each in configs] == [1e-4, 1e-3]
     assert configs[0]["input"]["scenes"]["count"] == 32
-    assert "attribute\\_swap accuracy" in (tmp_path / "runs/sweep/comparison.md").read_text()
+    assert "attribute swap accuracy" in (tmp_path / "runs/sweep/comparison.md").read_text()
