@@ -313,7 +313,9 @@ def record_end(workdir: Workdir, code: int, error: BaseException) -> None:
 def help_text(commands: str) -> str:
     """Text of --help: this file's docstring, the flags, and `commands`."""
     described = (f"  --{holder.name}: {flags.FLAGS[holder.name].help}" for holder in FLAGS)
-    listing = "  --list [NAME]: Show the names for a config; of NAME, its published numbers."
+    listing = (
+        "  --list [NAME]: Show the names for a config; vlc-jax: of NAME, its published numbers."
+    )
     return "\n".join([__doc__, *described, listing, commands])
 
 
@@ -328,6 +330,9 @@ def show(text: str) -> int:
 
 def cli(commands: str = "") -> None:
     """The command line; --help and --list print their text and end with exit code 0."""
+    if "--list" in sys.argv[1:-1]:
+        print("Usage: the numbers of a config: python -m vlc_jax --list NAME", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
     if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have another --help
         sys.exit(show(catalogue.listing() if "--list" in sys.argv else help_text(commands)))
     app.run(main, flags_parser=command_line.parse_flags)

@@ -1,7 +1,6 @@
 """Data of a run: tokenizer, image transforms, training records, hard texts, benchmarks."""
 
 import inspect
-import json
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -427,18 +426,6 @@ def feature_cache_key(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer
         key["context_length"] = config.text.context_length
         key["text"] = text._asdict()
     return key
-
-
-def check_features(source: Source, key: dict[str, Any]) -> None:
-    """Raises UsageError if stored features are of other towers or pixels than `key`."""
-    stored, ours = source.facts, json.loads(json.dumps(key))  # by JSON: tuples become lists
-    differing = [name for name in ours if stored.get(name) != ours[name]]
-    if differing:
-        lines = "; ".join(f"{name} {stored.get(name)}, not {ours[name]}" for name in differing)
-        raise UsageError(
-            "the features at config.input.source_options.path are of other towers or pixels: "
-            f"{lines}; store them again (vlc-jax cache_features) or change the config"
-        )
 
 
 def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vlc_jax import errors
 from vlc_jax.configs.common.methods import METHODS, ROWS
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.report import published
 from vlc_jax.setup import catalogue
 
@@ -59,12 +60,12 @@ def _numbers(model: str) -> Iterator[str]:
 
 def main(names: list[str]) -> int:
     """Prints the texts of the configs; returns the exit code."""
-    try:
-        print("\n\n".join(map(text, names)))
-    except errors.UsageError as error:
-        print(f"Usage: {error}", file=sys.stderr)
-        return errors.ExitCode.USAGE
-    return errors.ExitCode.DONE
+
+    def show(names: list[str]) -> int:
+        print("\n\n".join(map(text, names)), flush=True)
+        return errors.ExitCode.DONE
+
+    return command_line.exit_code(show, names, title=lambda error: "Usage")
 
 
 if __name__ == "__main__":

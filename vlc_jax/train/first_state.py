@@ -1,5 +1,6 @@
 """Frozen parameters and first state of a run: restored, loaded or initialised."""
 
+import json
 from functools import partial
 from typing import Any
 
@@ -7,12 +8,13 @@ import jax
 import numpy as np
 
 from vlc_jax.devices import sharding
+from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.record import Source
 from vlc_jax.models.parameters import TOWERS, merge_trees
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import addresses, init_from
-from vlc_jax.setup.data import check_features
 from vlc_jax.setup.state import guard_state, init_state, initial_memory, state_shapes
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
@@ -27,12 +29,24 @@ def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
     frozen, fingerprint = init_from.load_frozen(setup)
     data = setup.training.data
     if data.has_features:
-        check_features(
+        _check_features(
             data.source, {**data.feature_cache_key, "weights": fingerprint.get("weights")}
         )
         # a step reads stored features; evaluation loads the towers itself
         frozen = {name: part for name, part in frozen.items() if name not in TOWERS}
     return frozen, {**data.fingerprints(), **addresses.hashes(setup.config), **fingerprint}
+
+
+def _check_features(source: Source, key: dict[str, Any]) -> None:
+    """Raises UsageError if stored features are of other towers or pixels than `key`."""
+    stored, ours = source.facts, json.loads(json.dumps(key))  # by JSON: tuples become lists
+    differing = [name for name in ours if stored.get(name) != ours[name]]
+    if differing:
+        lines = "; ".join(f"{name} {stored.get(name)}, not {ours[name]}" for name in differing)
+        raise UsageError(
+            "the features at config.input.source_options.path are of other towers or pixels: "
+            f"{lines}; store them again (vlc-jax cache_features) or change the config"
+        )
 
 
 def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State, Checkpoints]:

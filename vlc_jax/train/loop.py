@@ -76,8 +76,7 @@ def train(
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
     run = Run(setup, frozen, batches, log, checkpoints, evaluation)
     watchdog = _watchdog(log, workdir, training)
-    # callbacks run in reverse order, whatever the others raise: the watchdog closes last, since the
-    # wait for a save may hang
+    # callbacks run in reverse order: the watchdog closes last, since the wait for a save may hang
     with contextlib.ExitStack() as last:
         last.callback(watchdog.close)
         last.callback(run.write_time)
