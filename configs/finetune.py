@@ -17,10 +17,10 @@ default: that of the table); image_column, caption_column, negatives_column, pos
 method=clip_ft|negclip|hn|hp_hn|fsc_clip|... (as in configs/records.py; hard texts come from the
 table's columns if it has them, else from the method's rules); tagger (likewise);
 frozen=image|text|all_but_last_N (blocks of each tower); lora (rank of adapters of queries and
-values, which alone are trained; 0: none); holdout (share of the images kept for validation);
-epochs; batch; learning_rate (default: 1e-5 below 4,096 images, else 5e-6; of LoRA 1e-4); root
-(folder of published sets, default: sets); sets (of it, joined by +; default: sugarcrepe if it is
-there).
+values, which alone are trained; 0: none; with frozen, of the other tower alone); holdout (share of
+the images kept for validation); epochs or steps; batch; learning_rate (default: 1e-5 below 4,096
+images, else 5e-6; of LoRA 1e-4); root (folder of published sets, default: sets); sets (of it,
+joined by +; default: sugarcrepe if it is there).
 """
 
 import csv
@@ -48,7 +48,11 @@ COLUMNS = {
 }  # fmt: skip
 BATCH = 256  # NegCLIP's
 LARGE_EVERY = 500  # steps between evaluations of a table whose images are not all counted
-ADAPTED = ".*/(query|value)/kernel"
+# what LoRA adapts, by `frozen`
+ADAPTED = {
+    frozen: f"{tower}.*/(query|value)/kernel"
+    for frozen, tower in (("", ""), ("image", "text/"), ("text", "image/"))
+}
 SUGARCREPE = ("sugar_crepe", os.path.join("coco", "val2017"))  # in root
 
 
@@ -56,13 +60,16 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
     columns = {f"{name}_column": "" for name in COLUMNS}
     args = arguments.parse(
         argument, weights="", tokenizer="", data="", images="", method="clip_ft", tagger="",
-        frozen="", lora=0, holdout=0.1, epochs=5, batch=0, learning_rate=0.0, root="sets", sets="",
-        **columns,
+        frozen="", lora=0, holdout=0.1, epochs=5, steps=0, batch=0, learning_rate=0.0, root="sets",
+        sets="", **columns,
     )  # fmt: skip
-    if not args.holdout < 1 or min(args.holdout, args.lora, args.batch, args.learning_rate) < 0:
+    numbers = (args.holdout, args.lora, args.batch, args.learning_rate, args.steps)
+    if not args.holdout < 1 or min(numbers) < 0:
         raise ValueError(
-            "holdout is a share in [0, 1); lora, batch and learning_rate are 0 or more"
+            "holdout is a share in [0, 1); lora, batch, learning_rate and steps are 0 or more"
         )
+    if args.lora and args.frozen not in ADAPTED:
+        raise ValueError(f"with lora, frozen is image or text; got {args.frozen!r}")
     if args.epochs < 1:
         raise ValueError(f"epochs is a whole number from 1 on; got {args.epochs}")
     if argument and not (args.weights and args.data):
@@ -75,11 +82,13 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.input.crop = "random_resized"
         if args.tokenizer:
             config.text.tokenizer_options.path = args.tokenizer
-        config.steps, config.epochs = placeholder(int), float(args.epochs)
+        config.steps = args.steps or placeholder(int)
+        config.epochs = placeholder(float) if args.steps else float(args.epochs)
         config.batch_size = args.batch or min(BATCH, 1 << max(images, 1).bit_length() - 1)
         steps = max(1, images // config.batch_size)  # of an epoch, if all images were counted
         config.eval.every = config.checkpoint.every = steps if is_small else LARGE_EVERY
-        config.optimizer.warmup_steps = min(50, args.epochs * steps // 10) if is_small else 50
+        total = args.steps or (args.epochs * steps if is_small else 500)
+        config.optimizer.warmup_steps = min(50, total // 10)
         source = pretrained.source_of(args.data, args.images)
         is_table = source["source"] == "records"
         split = {"holdout": args.holdout} if is_table else {}
@@ -101,8 +110,10 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         rate = 1e-4 if args.lora else 1e-5 if is_small else 5e-6
         config.optimizer.learning_rate = args.learning_rate or rate
         if args.lora:
-            config.lora.update({"targets": ADAPTED, "rank": args.lora, "alpha": float(args.lora)})
-        if args.frozen:
+            config.lora.update(
+                {"targets": ADAPTED[args.frozen], "rank": args.lora, "alpha": float(args.lora)}
+            )
+        elif args.frozen:
             config.frozen = (args.frozen,)
         head = config.model.name
         config.model.name = "init_from" if head == "clip" else f"init_from:{head}"
@@ -141,6 +152,11 @@ def find_columns(args: arguments.SimpleNamespace) -> dict[str, str]:
         names = [argument] if argument else [known[name] for name in usual if name in known]
         if names and argument != "none":
             columns[option] = names[0]
+        elif known and argument != "none" and option in ("image", "caption"):
+            raise ValueError(
+                f"{args.data} has no column of {option}s ({', '.join(usual)}): name it by "
+                f"{option}_column=, of {', '.join(known.values())}"
+            )
     if columns and known:
         listing = ", ".join(f"{option}={name}" for option, name in columns.items())
         print(f"{args.data}: columns {listing}", file=sys.stderr)

@@ -48,6 +48,7 @@ from vlc_jax.configs import (
     svlc,
 )
 from vlc_jax.configs.common import arguments, heads, pretrained
+from vlc_jax.errors import known
 
 METHODS = {  # method -> its config, and the arguments that make its hard texts of any caption
     "negclip": (negclip, {"hard_images": 0, "negatives": "negclip"}),
@@ -177,8 +178,7 @@ def fitting_batch(images: int) -> int:
 def use_method(config: ConfigDict, method: str, tagger: str) -> None:
     """Losses and hard texts of a method, and the head if it has one."""
     methods = METHODS | HEADS
-    if method not in methods:
-        raise ValueError(f"method is one of clip, {', '.join(methods)}; got {method!r}")
+    known("method", method, ("clip", *methods), ValueError)
     recipe, options = methods[method]
     options = {"data": "coco", **options}
     if method in TAGGED:

@@ -173,7 +173,7 @@ class Table(dict[str, Any]):
             self._add_plugins()
         if isinstance(name, str) and _DOTTED.fullmatch(name) and not super().__contains__(name):
             self._add(name, name, functools.partial(_attribute, name))
-        packages_in_use.update(self.packages.get(name, ()))
+        packages_in_use.update(self.packages.get(str(name), ()))
         return super().__contains__(name)
 
     def _add_plugins(self) -> None:
@@ -234,7 +234,7 @@ def plugins() -> tuple[Plugin, ...]:
                 raise UsageError(f"{entry.value} has dictionaries, some of {', '.join(GROUPS)}")
         except (Exception, SystemExit) as problem:
             content, error = None, _cause(problem)
-        package = f"{entry.dist.name} {entry.dist.version}"
+        package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
         if error:
             logging.warning("the plug-in %s is left out: %s", package, error)
         found.append(Plugin(package, entry.module, content, error))

@@ -128,8 +128,9 @@ def _find(path: str | Path) -> Path:
         if not files:
             raise ValueError(
                 "no CLIP vocabulary is installed (looked into the packages "
-                f"{', '.join(PACKAGES)}): give `path`, a file {GZIPPED} or a folder with "
-                f"{' or '.join(IN_FOLDER[:2])}, as Hugging Face has beside CLIP's weights"
+                f"{', '.join(PACKAGES)}): give `path` (of finetune: tokenizer), a file "
+                f"{GZIPPED} or a folder with {' or '.join(IN_FOLDER[:2])}, as Hugging Face has "
+                "beside CLIP's weights"
             )
         return files[0]
     path = Path(path)

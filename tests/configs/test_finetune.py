@@ -117,9 +117,9 @@ def test_a_name_of_open_clip_becomes_an_address(weights, address):
     ("more", "line"),
     [
         (",holdout=1", "holdout is a share in"),
-        (",lora=-1", "lora, batch and learning_rate are 0 or more"),
+        (",lora=-1", "learning_rate and steps are 0 or more"),
         (",epochs=0", "epochs is a whole number from 1 on; got 0"),
-        (",method=hphn", "method is one of clip, "),
+        (",method=hphn", "unknown method 'hphn'; did you mean 'hp_hn'"),
         (",weight=x", "did you mean 'weights'"),
     ],
 )

@@ -61,7 +61,7 @@ def test_methods_that_tag_captions_name_the_tagger(table):
         config = records.get_config(f"path={table},method={method},tagger=scenes:scenes-mini")
         tagged = [o["tagger"] for o in config.input.negatives.options.values() if "tagger" in o]
         assert set(tagged) == {"scenes:scenes-mini"}
-    with pytest.raises(ValueError, match=r"method is one of clip, .*, dcsm, .*; got 'hphn'"):
+    with pytest.raises(ValueError, match=r"unknown method 'hphn'; did you mean 'hp_hn'. .*, dcsm,"):
         records.get_config("path=x.jsonl,method=hphn")
 
 

@@ -62,7 +62,11 @@ class Calibrated:
     score: Callable[..., Float[np.ndarray, "images texts"]]
     score_pairs: Callable[..., Float[np.ndarray, " pairs"]]
     save: Callable[..., None]
-    score_fingerprint: cached_property[str] | str
+
+    @cached_property
+    def score_fingerprint(self) -> str:
+        """Hash of what scores depend on."""
+        raise NotImplementedError
 
     def __init__(self, folder: Path | None):
         self._file = None if folder is None else folder / NAME

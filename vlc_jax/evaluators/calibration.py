@@ -119,8 +119,8 @@ def check(pairs: Pairs) -> list[str]:
         notes.append(f"{number} images of a kind are few, below {FEW} intervals are wide")
     if right.mean() <= wrong.mean():
         notes.append(
-            "pairs that match score no higher than others: is the column of matches the other way "
-            "round, or the model at chance?"
+            "pairs that match score no higher than others: the column of matches is the other way "
+            "round, or the model is at chance"
         )
     if right.min() > wrong.max() or wrong.min() > right.max():
         notes.append(

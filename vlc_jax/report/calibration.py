@@ -45,7 +45,8 @@ def sentences(method: str, figures: Mapping[str, Any]) -> list[str]:
     )
     for name, term in figures.get("terms", {}).items():
         used = "used" if term["is_used"] else "left out"
-        lines.append(f"Term {name}: {used}, lowers the log loss by {_interval(term['gain'])}.")
+        gain = _interval([-each for each in (term["gain"][k] for k in (0, 2, 1))])
+        lines.append(f"Term {name}: {used}, changes the log loss by {gain}.")
     return lines + [f"Note: {note}." for note in figures["notes"]]
 
 

@@ -60,8 +60,8 @@ class Method(NamedTuple):
 class Cell(NamedTuple):
     """A metric of a method.
 
-    row: of several seeds their mean with its interval, or without one if they do not differ.
-    half: of the interval over seeds; None for one run.
+    row: of several seeds their mean with its interval; of equal values that of the first.
+    half: of the interval over seeds; None for one run, and for equal values.
     is_comparable: evaluated on the cases of the first run.
     """
 
@@ -229,9 +229,9 @@ def _cell(line: Line, method: Method) -> Cell | None:
     row, half = rows[0], None
     if len(rows) > 1:
         mean, half = over_seeds([row.value for row in rows])
-        ends = (mean - half, mean + half) if half else (None, None)
-        row = dataclasses.replace(row, value=mean, low=ends[0], high=ends[1])
-    return Cell(row, half, all(line.is_comparable[index] for index in method.runs))
+        if half:
+            row = dataclasses.replace(row, value=mean, low=mean - half, high=mean + half)
+    return Cell(row, half or None, all(line.is_comparable[index] for index in method.runs))
 
 
 def over_seeds(values: Sequence[float]) -> tuple[float, float]:

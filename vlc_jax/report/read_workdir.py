@@ -106,7 +106,9 @@ def read(path: Path) -> Run:
         raise NotAWorkdirError(f"no such folder: {path}; give the --workdir of a run")
     if not any((path / name).exists() for name in WORKDIR_FILES):
         names = ", ".join(WORKDIR_FILES)
-        raise NotAWorkdirError(f"{path} is no workdir of a run: it has none of {names}")
+        runs = sorted(one.parent for one in path.glob("*/config.json"))
+        hint = f"; it holds runs, such as {runs[0]}: {path}/*" if runs else ""
+        raise NotAWorkdirError(f"{path} is no workdir of a run: it has none of {names}{hint}")
     run = Run(path)
     run.config = _object(run, "config.json")
     if run.notes and (path / "config.json").exists():

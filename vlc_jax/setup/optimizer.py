@@ -26,7 +26,11 @@ def schedule(
     """
     known("schedule", name, SCHEDULES)
     if warmup_steps >= steps > 0 and name in ("cosine", "linear"):
-        raise UsageError(f"warmup_steps {warmup_steps} must be below the total of {steps} steps")
+        raise UsageError(
+            f"warmup_steps {warmup_steps} must be below the total of {steps} steps: set "
+            f"--config.optimizer.warmup_steps={steps // 10} (of a run that trains its CLIP first: "
+            "--config.pretrain.optimizer.warmup_steps)"
+        )
 
     def rate(step: Any) -> jax.Array:
         step = jnp.asarray(step, jnp.float32)

@@ -39,6 +39,10 @@ def _parser() -> argparse.ArgumentParser:
 def score(args: argparse.Namespace) -> str:
     """The table, or JSON."""
     model = command.model(args)
+    unknown, eos = model.tokenizer.unk_id, model.tokenizer.eos_id
+    for text in args.texts if unknown not in (None, eos) else ():
+        if unknown in model.tokenizer([text]):
+            print(f"{text!r} has words that this model does not know", file=sys.stderr)
     how = {"negation": args.negation, "segments": args.segments}
     scores = model.score(args.images, args.texts, **how)
     if args.json:
