@@ -28,8 +28,8 @@ def schedule(
     if warmup_steps >= steps > 0 and name in ("cosine", "linear"):
         raise UsageError(
             f"warmup_steps {warmup_steps} must be below the total of {steps} steps: set "
-            f"--config.optimizer.warmup_steps={steps // 10} (of a run that trains its CLIP first: "
-            "--config.pretrain.optimizer.warmup_steps)"
+            f"--config.optimizer.warmup_steps={steps // 10}, and where a run trains its CLIP first "
+            "the same field of pretrain"
         )
 
     def rate(step: Any) -> jax.Array:
