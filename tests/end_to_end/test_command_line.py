@@ -98,13 +98,14 @@ def test_the_example_of_a_help_is_parsed_by_its_command(name, monkeypatch):
         assert flags
         assert all(f'"{flag}"' in source for flag in flags)
         return
-    parse = argparse.ArgumentParser.parse_args
+    parse = argparse.ArgumentParser.parse_known_args
 
-    def parse_alone(parser, words):
-        parse(parser, words)
+    def parse_alone(parser, words, namespace=None):
+        rest = parse(parser, words, namespace)[1]
+        assert all(word.startswith("--config.") for word in rest)
         raise Parsed
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_alone)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", parse_alone)
     module += ".__main__" if name == "report" else ""
     with pytest.raises(Parsed):
         importlib.import_module(module).main(words)
