@@ -89,6 +89,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.eval.every = config.checkpoint.every = steps if is_small else LARGE_EVERY
         total = args.steps or (args.epochs * steps if is_small else 500)
         config.optimizer.warmup_steps = min(50, total // 10)
+        config.log_every = max(1, min(config.log_every, total // 10))
         source = pretrained.source_of(args.data, args.images)
         is_table = source["source"] == "records"
         split = {"holdout": args.holdout} if is_table else {}

@@ -59,7 +59,7 @@ def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(tmp_path, monkey
     assert "of 15.750 (" in done.stdout
     assert "a step at best, ms" in done.stdout
     assert "all-gather" in done.stdout
-    assert done.stderr == ""
+    assert done.stderr == "compiling for 4 x TPU v5 lite: the config as it is\n"
     assert not list(tmp_path.iterdir())  # no program of these devices could be read from there
 
 
