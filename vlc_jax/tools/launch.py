@@ -1,8 +1,8 @@
 """Path of a file that starts runs elsewhere: for Slurm, TPU pods, GKE, SkyPilot (docs/clusters.md).
 
-  vlc-jax launch slurm.sbatch
-  sbatch --nodes=2 --gpus-per-node=8 "$(vlc-jax launch slurm.sbatch)" --config FILE --workdir DIR
-  cp "$(vlc-jax launch jobset.yaml)" .
+vlc-jax launch slurm.sbatch
+sbatch --nodes=2 --gpus-per-node=8 "$(vlc-jax launch slurm.sbatch)" --config FILE --workdir DIR
+cp "$(vlc-jax launch jobset.yaml)" .
 """
 
 from pathlib import Path
