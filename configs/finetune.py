@@ -118,6 +118,11 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             config.frozen = (args.frozen,)
         head = config.model.name
         config.model.name = "init_from" if head == "clip" else f"init_from:{head}"
+    if 0 < count * args.holdout < 2:
+        raise ValueError(
+            f"holdout={args.holdout} of {count} images keeps too few for retrieval: "
+            f"holdout={min(0.5, 4 / max(count, 1)):.2g} or more, or holdout=0 for no validation"
+        )
     return config
 
 
