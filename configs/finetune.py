@@ -63,33 +63,17 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         frozen="", lora=0, holdout=0.1, epochs=5, steps=0, batch=0, learning_rate=0.0, root="sets",
         sets="", **columns,
     )  # fmt: skip
-    numbers = (args.holdout, args.lora, args.batch, args.learning_rate, args.steps)
-    if not args.holdout < 1 or min(numbers) < 0:
-        raise ValueError(
-            "holdout is a share in [0, 1); lora, batch, learning_rate and steps are 0 or more"
-        )
-    if args.lora and args.frozen not in ADAPTED:
-        raise ValueError(f"with lora, frozen is image or text; got {args.frozen!r}")
-    if args.epochs < 1:
-        raise ValueError(f"epochs is a whole number from 1 on; got {args.epochs}")
+    check(args)
     if argument and not (args.weights and args.data):
         raise ValueError("finetune needs weights=NAME_OR_PATH and data=TABLE")
     config = default.get_config()
     count = records.count_images(args.data)
-    is_small, images = count < records.ENOUGH, int(count * (1 - args.holdout))
     with config.unlocked():
         config.init_from = address(args.weights) or None
         config.input.crop = "random_resized"
         if args.tokenizer:
             config.text.tokenizer_options.path = args.tokenizer
-        config.steps = args.steps or placeholder(int)
-        config.epochs = placeholder(float) if args.steps else float(args.epochs)
-        config.batch_size = args.batch or min(BATCH, 1 << max(images, 1).bit_length() - 1)
-        steps = max(1, images // config.batch_size)  # of an epoch, if all images were counted
-        config.eval.every = config.checkpoint.every = steps if is_small else LARGE_EVERY
-        total = args.steps or (args.epochs * steps if is_small else 500)
-        config.optimizer.warmup_steps = min(50, total // 10)
-        config.log_every = max(1, min(config.log_every, total // 10))
+        set_duration(config, args, count)
         source = pretrained.source_of(args.data, args.images)
         is_table = source["source"] == "records"
         split = {"holdout": args.holdout} if is_table else {}
@@ -108,8 +92,6 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         elif args.method != "clip_ft":
             records.use_method(config, args.method, args.tagger)
         use_own_texts(config, args.method, columns)
-        rate = 1e-4 if args.lora else 1e-5 if is_small else 5e-6
-        config.optimizer.learning_rate = args.learning_rate or rate
         if args.lora:
             config.lora.update(
                 {"targets": ADAPTED[args.frozen], "rank": args.lora, "alpha": float(args.lora)}
@@ -124,6 +106,35 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             f"holdout={min(0.5, 4 / max(count, 1)):.2g} or more, or holdout=0 for no validation"
         )
     return config
+
+
+def check(args: arguments.SimpleNamespace) -> None:
+    """Raises ValueError for a number out of range, and for what LoRA cannot freeze."""
+    numbers = (args.holdout, args.lora, args.batch, args.learning_rate, args.steps)
+    if not args.holdout < 1 or min(numbers) < 0:
+        raise ValueError(
+            "holdout is a share in [0, 1); lora, batch, learning_rate and steps are 0 or more"
+        )
+    if args.lora and args.frozen not in ADAPTED:
+        raise ValueError(f"with lora, frozen is image or text; got {args.frozen!r}")
+    if args.epochs < 1:
+        raise ValueError(f"epochs is a whole number from 1 on; got {args.epochs}")
+
+
+def set_duration(config: ConfigDict, args: arguments.SimpleNamespace, count: int) -> None:
+    """Batch, steps and learning rate that suit a table of `count` images."""
+    is_small, images = count < records.ENOUGH, int(count * (1 - args.holdout))
+    config.steps = args.steps or placeholder(int)
+    config.epochs = placeholder(float) if args.steps else float(args.epochs)
+    config.batch_size = args.batch or min(BATCH, 1 << max(images, 1).bit_length() - 1)
+    steps = max(1, images // config.batch_size)  # of an epoch, if all images were counted
+    config.eval.every = config.checkpoint.every = steps if is_small else LARGE_EVERY
+    # at least; the images of a large table are not all counted
+    total = args.steps or (args.epochs * steps if is_small else LARGE_EVERY)
+    config.optimizer.warmup_steps = min(50, total // 10)
+    config.log_every = max(1, min(config.log_every, total // 10))
+    rate = 1e-4 if args.lora else 1e-5 if is_small else 5e-6
+    config.optimizer.learning_rate = args.learning_rate or rate
 
 
 def address(weights: str) -> str:

@@ -29,7 +29,7 @@ class Field(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What is being read: its dotted path, its comments that no field has yet, and its line."""
+    """A table of fields that is being read: dotted path, comments that no field has yet, line."""
 
     path: str
     meaning: str

@@ -127,7 +127,7 @@ class Calibrated:
         *,
         progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Whether the probabilities hold on other labelled pairs (arguments as in `calibrate`):
+        """Test of the probabilities on other labelled pairs (arguments as in `calibrate`):
         `is_shifted`, `p_value` and more, of `evaluators.calibration.shift`."""
         fitted = self._required()
         pairs = self._scored(images, texts, matches, fitted.templates, progress)

@@ -226,7 +226,7 @@ def figures(probability: _ONE, pairs: Pairs) -> dict[str, Any]:
 
 
 def shift(probability: _ONE, pairs: Pairs, fitted: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether probabilities of a calibration hold on other pairs.
+    """Test whether probabilities of a calibration hold on other pairs.
 
     fitted: figures of the calibration. Wald's test that offset and slope of `recalibration` are 0
     and 1, with the variance of these pairs and that of the calibration (2 degrees of freedom).

@@ -268,7 +268,7 @@ def _best(
 
 
 def _differ(runs: Sequence[Run], read: Reader, line: Line, one: Method, other: Method) -> bool:
-    """Whether a paired test at 5 % tells two methods apart; False where there is none."""
+    """True if a paired test at 5 % tells two methods apart; False where there is none."""
     if len(one.runs) == len(other.runs) == 1:
         of_cases = [
             paired.decisions(*read(k, line.benchmark), line.rows[k])

@@ -149,6 +149,7 @@ def read(args: argparse.Namespace) -> dict[str, Any]:
 def of_table(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """The pairs of a table, a row each."""
     names = columns(args, tables.open_table(path), path)
+    # joined rows of an image would lose which of its texts match
     source = RecordsSource(
         "all", path=path, image_folder=args.image_folder, join_rows=False,
         image_column=names["image"], caption_column=names["text"], meta_columns=[names["match"]],
