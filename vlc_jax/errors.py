@@ -253,7 +253,7 @@ def find_modules_in(*folders: str) -> None:
 
 
 def _attribute(name: str) -> Any:
-    """The object that `module.attribute` names. Raises UsageError if it may not or cannot be imported."""
+    """The object `module.attribute`. Raises UsageError if it may not or cannot be imported."""
     module, _, attribute = name.rpartition(".")
     package = module.partition(".")[0]
     trusted = {*os.environ.get(TRUSTED, "").split(",")}
