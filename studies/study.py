@@ -58,7 +58,13 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     name, _, arguments = run.config.partition(":")
     base, folder = str(out / run.base), out / run.name
     words, flags, is_study = [arguments], list[str](), name.startswith("studies/")
-    if run.tool == "evaluate":
+    if run.tool == "tables":
+        return [sys.executable, "-m", "studies.photographs", "--out", str(folder)]
+    if name == "studies/photographs":
+        words.append(f"tables={out / run.texts}")
+        flags += [f"--config.seed={run.seed}"]
+        flags += [f"--config.init_from={base}"] if run.base else []
+    elif run.tool == "evaluate":
         given = f"{'path' if name == 'eval/llava' else 'run'}={base}"
         words.insert(0, run.base and given)
     else:

@@ -65,6 +65,21 @@ COLUMNS = {column.title: column for column in (
     # whether a wrong detail costs a caption anything
     Column("half-truths", "scenes_half_truths", "original_accuracy"),
     Column("confusion", "scenes_confusion", "accuracy", 1 / 3),
+    # on photographs
+    Column("R@1 of photographs", "photographs_retrieval", "image_to_text_r1", 0.001),
+    Column("R@5 of photographs", "photographs_retrieval", "image_to_text_r5", 0.005),
+    Column("R@5, words shuffled", "photographs_shuffled", "image_to_text_r5", 0.005),
+    Column("order of words", "photographs_order"),
+    Column("swapped words", "photographs_swap"),
+    Column("Orig", "photographs_replace", "original_accuracy"),
+    Column("Aug", "photographs_replace", "augmented_accuracy", 1 / 3),
+    Column("Brit", "photographs_replace", "brittleness", 1 / 3),
+    Column("Aug, unseen synonyms", "photographs_unseen", "augmented_accuracy", 1 / 3),
+    Column("Brit, unseen synonyms", "photographs_unseen", "brittleness", 1 / 3),
+    Column("What'sUp A", "whatsup_a", "accuracy", 0.25),
+    Column("SugarCrepe", "sugarcrepe", "accuracy"),
+    Column("VALSE", "valse", "accuracy"),
+    Column("reporting bias", "reporting_bias", "accuracy"),
 )}
 # fmt: on
 PROTOCOLS = {  # end of a benchmark's name -> row of its table
@@ -79,6 +94,15 @@ OF_HEADS = ("attribute swap", "relation swap", "negation", "What'sUp pair",
 OF_DECODERS = (*(title for title in OF_HEADS if title != "held-out attribute swap"), "object")
 OF_NEGATION = ("negation", "colour, object denied", "R@1 image→text, object denied",
                "R@1 image→text", "object", "colour")  # fmt: skip
+PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
+    "photo_hn": "method=hn",
+    "photo_clip_ft": "method=clip_ft",
+    "photo_hp_hn": "method=hp_hn",
+    "photo_hn_balanced_52": "method=hn,texts=balanced",
+    "photo_clip_ft_permuted": "method=clip_ft,captions=permuted",
+    "photo_hn_permuted": "method=hn,captions=permuted",
+    "photo_crops": "segments=crops",
+}
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 NEWER = (
     "tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla", "fsc_clip_local",
@@ -90,18 +114,22 @@ OF_TABLE = (  # rows of the table of methods; their controls and bases are those
 )  # fmt: skip
 CONTROLS = {  # run -> the same training without the method, the run that both start from
     run: (method.control, method.base) for method in METHODS.values() for run in method.scenes
-}
+} | dict.fromkeys(PHOTOGRAPHS, ("photo_clip_ft", "photo_clip"))
 
 # Runs with fewer seeds than the others: run -> seeds. SmolLM2 for its cost; MiniLM's vectors are
 # those of the same texts for every seed; a blind classifier judges 20,000 pairs of drawn texts.
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip
-SEEDS = dict.fromkeys(
-    ("smollm_stage1", "smollm", "minilm_vectors", *(f"texts_{name}" for name in DRAWN)), 1
-)
+ONCE = ("smollm_stage1", "smollm", "minilm_vectors", "photographs")
+SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},
+    "photo_clip": "CLIP",
+    "photo_clip_ft": "CLIP-FT",
+    "photo_hn": "HN",
+    "photo_hp_hn": "HP+HN",
+    "photo_crops": "CLIP, segments of texts against crops",
     "clip_ft_400": "CLIP-FT, 400 steps",
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",

@@ -28,10 +28,11 @@ PARTS = {
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
+    "p": "real photographs: Flickr8k",
 }
-OWN = "".join(PARTS).replace("lm", "")  # without published models
+OWN = "".join(part for part in PARTS if part not in "lmp")  # without files that are not here
 ANY = "any device"
-WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
+WITH_VALUES = ("train", "evaluate", "texts", "tables")  # tools of runs that have results
 
 
 class Run(NamedTuple):
@@ -41,12 +42,12 @@ class Run(NamedTuple):
     config: short name of a config, with arguments.
     base: run whose weights it starts from.
     features, vectors: runs whose stored features, or text vectors, it trains on.
-    tool: train | evaluate | features | vectors | texts | sentences. evaluate runs further
+    tool: train | evaluate | features | vectors | texts | sentences | tables. evaluate runs further
       benchmarks on `base`; features and vectors store those of `base`; texts stores balanced
-      negatives of the config, sentences text vectors of MiniLM.
+      negatives of the config, sentences text vectors of MiniLM, tables those of photographs.
     evals: benchmark -> number of cases, instead of the config's benchmarks.
     split: what it is evaluated on.
-    texts: run whose balanced negatives it reads.
+    texts: run whose balanced negatives, or tables of photographs, it reads.
     kinds: of these, one in each place, for a loss that knows places; (): any.
     flags: further flags of its command.
     """
@@ -216,9 +217,20 @@ def _binding() -> Iterator[Run]:
             yield first._replace(name=f"{cell.name}_{name}", **end)
 
 
+def _photographs() -> Iterator[Run]:
+    """Runs of part p."""
+    config, tables = "studies/photographs", "photographs"
+    yield Run(tables, config, tool="tables")
+    yield Run("photo_clip", config, texts=tables)
+    for name, words in study_columns.PHOTOGRAPHS.items():
+        tool = "evaluate" if name.endswith("crops") else "train"
+        yield Run(name, f"{config}:{words}", "photo_clip", texts=tables, tool=tool)
+
+
 BINDING = {run.name: run for run in _binding()}
 RUNS = OF_METHODS | BINDING
-RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further) for run in part()}
+RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further, _photographs)
+         for run in part()}  # fmt: skip
 
 
 def _permuted(run: Run) -> Run:
@@ -303,6 +315,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
         "m": ("smollm",),
         "n": [*BINDING],
+        "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
     }
 
 

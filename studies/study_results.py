@@ -37,6 +37,7 @@ GROUPED = (
     "scenes_relation_swap",
     "scenes_spatial",
     "scenes_half_truths",
+    "reporting_bias",
 )
 OF_GEOMETRY = ("scenes_conditions", "scenes_superposition", "scenes_pair_geometry")
 
