@@ -58,14 +58,9 @@ def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
     """
     estimates = {}
     for kind in benchmark.together:
-        units: dict[str, list[int]] = {}
-        for row, group in enumerate(decisions.groups):
-            if kind in (labels := labels_of(group)):
-                units.setdefault(labels[kind], []).append(row)
-        if units:
-            rows = list(units.values())
+        if rows := units(decisions.groups, kind):
             merged = Decisions(
-                [_shared_labels([decisions.groups[row] for row in unit]) for unit in rows],
+                [shared_labels([decisions.groups[row] for row in unit]) for unit in rows],
                 # product: shared ties are broken independently
                 np.array([np.prod(decisions.credit[unit]) for unit in rows], np.float64),
                 np.array([np.prod(decisions.chance[unit]) for unit in rows]),
@@ -73,6 +68,15 @@ def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
             )
             estimates |= metrics(f"{kind}_accuracy", merged, benchmark)
     return estimates
+
+
+def units(groups: Sequence[Any], kind: str) -> list[list[int]]:
+    """Rows of the cases of each unit of a kind."""
+    rows: dict[str, list[int]] = {}
+    for row, group in enumerate(groups):
+        if kind in (labels := labels_of(group)):
+            rows.setdefault(labels[kind], []).append(row)
+    return list(rows.values())
 
 
 def mean_scores(
@@ -163,7 +167,7 @@ def _nested(groups: Mapping[tuple[str, ...], Estimate]) -> Estimate:
     return stats.macro(list(groups.values()))
 
 
-def _shared_labels(groups: Sequence[Any]) -> dict[str, str]:
+def shared_labels(groups: Sequence[Any]) -> dict[str, str]:
     """Labels that all groups share."""
     first, *others = (labels_of(group) for group in groups)
     return {

@@ -6,12 +6,16 @@ Image Embeddings" (2024) shows that CLIP's scores can still separate such pairs,
 reported together with its correlation to the margin of the scores.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
+from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import groups, stats
+from vlc_jax.evaluators.cases import chunked
+from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import cosine
 from vlc_jax.input_pipeline.case import Benchmark, image_file
 from vlc_jax.input_pipeline.record import DataError
@@ -43,8 +47,7 @@ def metrics(
     All but the last also per group, as `metric/group`.
     """
     near, far = _cosines(pooled)
-    estimates = _means("image_cosine", near, far, benchmark)
-    estimates |= _shares("agreement", near > AGREEMENT, far > AGREEMENT, benchmark)
+    estimates = _agreement(near, far, benchmark)
     if other is not None:
         near_other, far_other = _cosines(other)
         estimates |= _means("other_cosine", near_other, far_other, benchmark)
@@ -60,6 +63,33 @@ def metrics(
     if correlation is not None:
         estimates["margin_correlation"] = correlation
     return estimates, near
+
+
+def choice_metrics(benchmark: Benchmark, scorer: Scorer, chunk: int) -> dict[str, stats.Estimate]:
+    """image_cosine and agreement of the images of two cases that are a pair, as What'sUp's left and
+    right of the same objects.
+
+    Raises UsageError for a benchmark without such pairs.
+    """
+    cases = benchmark.cases
+    rows = [unit for unit in groups.units([c.group for c in cases], "pair") if len(unit) == 2]
+    if not rows:
+        raise UsageError(
+            "geometry of the choice protocol compares the images of two cases of a pair, as "
+            f"What'sUp has them; {benchmark.name!r} has no pairs: leave the option out"
+        )
+    pairs = [
+        dataclasses.replace(
+            cases[first],
+            images=(cases[first].images[0], cases[second].images[0]),
+            group=groups.shared_labels([cases[first].group, cases[second].group]),
+        )
+        for first, second in rows
+    ]
+    images = [image for pair in pairs for image in pair.images]
+    pooled = np.concatenate([scorer.embed_images(part).pooled for part in chunked(images, chunk)])
+    stats.require_finite(pooled, benchmark.name)
+    return _agreement(*_cosines(pooled), dataclasses.replace(benchmark, cases=pairs))
 
 
 def other_features(stored: StoredFeatures, benchmark: Benchmark) -> np.ndarray:
@@ -83,6 +113,13 @@ def _cosines(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first, second = features[::2], features[1::2]
     # the next case's second image: as many pairs by chance as there are cases
     return cosine(first, second), cosine(first, np.roll(second, -1, axis=0))
+
+
+def _agreement(
+    near: np.ndarray, far: np.ndarray, benchmark: Benchmark
+) -> dict[str, stats.Estimate]:
+    agreement = _shares("agreement", near > AGREEMENT, far > AGREEMENT, benchmark)
+    return _means("image_cosine", near, far, benchmark) | agreement
 
 
 def _means(

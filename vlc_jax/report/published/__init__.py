@@ -5,6 +5,7 @@
 Beside this file:
 
   values.csv             a value per row, as printed; `count`: decisions behind it, if known
+  unknown.csv            cells of these papers whose numbers are not known here, with the value nan
   checkpoints.csv        202 CLIP checkpoints, a row each, in percent (`vl_compo` in sources.csv)
   checkpoint_scores.csv  description of the 136 columns of checkpoints.csv, in their order
   sources.csv            sources of the values: papers, their authors, reruns by others
@@ -14,7 +15,7 @@ Beside this file:
 Benchmarks, metrics and protocols have our names, and so do models with values from several sources.
 The protocol of a metric that none of our protocols computes is the reason:
 generation (answers graded by people or by GPT-4), linear_probe (searches the weight decay of AdamW,
-ours the C of L-BFGS), mean (over sets that are not listed), geometry, example, count.
+ours the C of L-BFGS), mean (over sets that are not listed), example, count.
 """
 
 import csv
@@ -85,6 +86,12 @@ class UnknownModelError(ValueError):
 def values() -> tuple[Value, ...]:
     """All values: those of values.csv, then those of the checkpoints."""
     return *(_value(**row) for row in rows("values.csv")), *checkpoint_values()
+
+
+@functools.cache
+def unknown() -> tuple[Value, ...]:
+    """Cells of the papers' tables whose numbers are not known here."""
+    return tuple(_value(**row) for row in rows("unknown.csv"))
 
 
 def model_values(model: str) -> list[Value]:
