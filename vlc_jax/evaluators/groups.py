@@ -56,11 +56,11 @@ def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
     KIND_accuracy, with groups and means as in `metrics` for the kinds whose label all cases of the
     unit share. Its chance is the product of the cases' chances.
     """
-    estimates = {}
+    labels, estimates = [labels_of(group) for group in decisions.groups], {}
     for kind in benchmark.together:
-        if rows := units(decisions.groups, kind):
+        if rows := list(rows_by(labels, (kind,)).values()):
             merged = Decisions(
-                [shared_labels([decisions.groups[row] for row in unit]) for unit in rows],
+                [shared_labels([labels[row] for row in unit]) for unit in rows],
                 # product: shared ties are broken independently
                 np.array([np.prod(decisions.credit[unit]) for unit in rows], np.float64),
                 np.array([np.prod(decisions.chance[unit]) for unit in rows]),
@@ -68,15 +68,6 @@ def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
             )
             estimates |= metrics(f"{kind}_accuracy", merged, benchmark)
     return estimates
-
-
-def units(groups: Sequence[Any], kind: str) -> list[list[int]]:
-    """Rows of the cases of each unit of a kind."""
-    rows: dict[str, list[int]] = {}
-    for row, group in enumerate(groups):
-        if kind in (labels := labels_of(group)):
-            rows.setdefault(labels[kind], []).append(row)
-    return list(rows.values())
 
 
 def mean_scores(
@@ -87,11 +78,11 @@ def mean_scores(
     estimates = {name: stats.mean(values, unit="score")}
     for kind in _reported_kinds(labels, benchmark):
         equals = f"{kind}=" if kind else ""
-        for (label,), rows in _rows(labels, (kind,)).items():
+        for (label,), rows in rows_by(labels, (kind,)).items():
             estimates[f"{name}/{equals}{label}"] = stats.mean(values[rows], unit="score")
     for average, how in benchmark.averages.items():
         if len(how.by) == 1 and how.floor == 0 and not how.drop:  # the mean of subsets
-            parts = [stats.mean(values[rows], "score") for rows in _rows(labels, how.by).values()]
+            parts = [stats.mean(values[rows], "score") for rows in rows_by(labels, how.by).values()]
             if parts:
                 estimates[f"{name}_{average}"] = stats.mean_of_means(parts)
     return estimates
@@ -116,7 +107,8 @@ def _by_group(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str
     estimates: dict[str, Estimate] = {}
     for kind in _reported_kinds(labels, benchmark):
         group_estimates = {
-            label: part.proportion() for label, part in _split(decisions, labels, (kind,)).items()
+            label: decisions.take(rows).proportion()
+            for label, rows in rows_by(labels, (kind,)).items()
         }
         equals = f"{kind}=" if kind else ""
         estimates |= {f"{name}/{equals}{label}": each for (label,), each in group_estimates.items()}
@@ -124,9 +116,9 @@ def _by_group(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str
             estimates[f"{name}_macro"] = stats.macro(list(group_estimates.values()))
     for average, how in benchmark.averages.items():
         groups = {
-            path: part.proportion()
-            for path, part in _split(decisions, labels, how.by).items()
-            if len(part.credit) >= how.floor and path[-1] not in how.drop
+            path: decisions.take(rows).proportion()
+            for path, rows in rows_by(labels, how.by).items()
+            if len(rows) >= how.floor and path[-1] not in how.drop
         }
         if groups:
             estimates[f"{name}_{average}"] = _nested(groups)
@@ -140,16 +132,10 @@ def _reported_kinds(labels: Sequence[Mapping[str, str]], benchmark: Benchmark) -
     return [kind for kind in kinds if kind not in benchmark.together]
 
 
-def _split(
-    decisions: Decisions, labels: Sequence[Mapping[str, str]], by: tuple[str, ...]
-) -> dict[tuple[str, ...], Decisions]:
-    """Decisions by their labels of the kinds `by`, sorted; decisions that lack one are dropped."""
-    return {path: decisions.take(rows) for path, rows in _rows(labels, by).items()}
-
-
-def _rows(
+def rows_by(
     labels: Sequence[Mapping[str, str]], by: tuple[str, ...]
 ) -> dict[tuple[str, ...], list[int]]:
+    """Rows by their labels of the kinds `by`, sorted; rows that lack one are dropped."""
     rows: dict[tuple[str, ...], list[int]] = {}
     for row, each in enumerate(labels):
         if all(kind in each for kind in by):
@@ -167,9 +153,9 @@ def _nested(groups: Mapping[tuple[str, ...], Estimate]) -> Estimate:
     return stats.macro(list(groups.values()))
 
 
-def shared_labels(groups: Sequence[Any]) -> dict[str, str]:
-    """Labels that all groups share."""
-    first, *others = (labels_of(group) for group in groups)
+def shared_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Labels that all rows share."""
+    first, *others = labels
     return {
         kind: label for kind, label in first.items() if all(o.get(kind) == label for o in others)
     }

@@ -31,7 +31,7 @@ DIFFERENCE = 0.6
 
 def metrics(
     pooled: Float[np.ndarray, "images embed"],
-    scores: Float[np.ndarray, "cases 2 2"],
+    scores: Float[np.ndarray, "cases 2 2"] | None,
     other: Float[np.ndarray, "images width"] | None,
     benchmark: Benchmark,
 ) -> tuple[dict[str, stats.Estimate], Float[np.ndarray, " cases"]]:
@@ -41,13 +41,14 @@ def metrics(
     agreement             share of pairs with a cosine above .95; chance: as above
     other_cosine          image_cosine of the features `other`
     erroneous_agreement   share of pairs that agree and differ in `other`; chance: as above
-    margin_correlation    Spearman's correlation of the cosine with the margin (s00 - s01 + s11 -
-                          s10) / 2; chance 0. Omitted if either is constant
+    margin_correlation    Spearman's correlation of the cosine with the margin of `scores`, (s00 -
+                          s01 + s11 - s10) / 2; chance 0. Omitted if either is constant
 
     All but the last also per group, as `metric/group`.
     """
     near, far = _cosines(pooled)
-    estimates = _agreement(near, far, benchmark)
+    estimates = _means("image_cosine", near, far, benchmark)
+    estimates |= _shares("agreement", near > AGREEMENT, far > AGREEMENT, benchmark)
     if other is not None:
         near_other, far_other = _cosines(other)
         estimates |= _means("other_cosine", near_other, far_other, benchmark)
@@ -57,39 +58,37 @@ def metrics(
             (far > AGREEMENT) & (far_other < DIFFERENCE),
             benchmark,
         )
-    flat = scores.astype(np.float64)
-    margin = (flat[:, 0, 0] - flat[:, 0, 1] + flat[:, 1, 1] - flat[:, 1, 0]) / 2
-    correlation = stats.spearman(near, margin)
-    if correlation is not None:
-        estimates["margin_correlation"] = correlation
+    if scores is not None:
+        (s00, s01), (s10, s11) = scores.astype(np.float64).transpose(1, 2, 0)
+        if correlation := stats.spearman(near, (s00 - s01 + s11 - s10) / 2):
+            estimates["margin_correlation"] = correlation
     return estimates, near
 
 
 def choice_metrics(benchmark: Benchmark, scorer: Scorer, chunk: int) -> dict[str, stats.Estimate]:
-    """image_cosine and agreement of the images of two cases that are a pair, as What'sUp's left and
-    right of the same objects.
+    """Metrics of the images of two cases that are a pair, as What'sUp's left and right.
 
     Raises UsageError for a benchmark without such pairs.
     """
-    cases = benchmark.cases
-    rows = [unit for unit in groups.units([c.group for c in cases], "pair") if len(unit) == 2]
-    if not rows:
+    cases, labels = benchmark.cases, [groups.labels_of(case.group) for case in benchmark.cases]
+    pairs = [
+        dataclasses.replace(
+            cases[unit[0]],
+            images=tuple(cases[row].images[0] for row in unit),
+            group=groups.shared_labels([labels[row] for row in unit]),
+        )
+        for unit in groups.rows_by(labels, ("pair",)).values()
+        if len(unit) == 2
+    ]
+    if not pairs:
         raise UsageError(
             "geometry of the choice protocol compares the images of two cases of a pair, as "
             f"What'sUp has them; {benchmark.name!r} has no pairs: leave the option out"
         )
-    pairs = [
-        dataclasses.replace(
-            cases[first],
-            images=(cases[first].images[0], cases[second].images[0]),
-            group=groups.shared_labels([cases[first].group, cases[second].group]),
-        )
-        for first, second in rows
-    ]
     images = [image for pair in pairs for image in pair.images]
     pooled = np.concatenate([scorer.embed_images(part).pooled for part in chunked(images, chunk)])
     stats.require_finite(pooled, benchmark.name)
-    return _agreement(*_cosines(pooled), dataclasses.replace(benchmark, cases=pairs))
+    return metrics(pooled, None, None, dataclasses.replace(benchmark, cases=pairs))[0]
 
 
 def other_features(stored: StoredFeatures, benchmark: Benchmark) -> np.ndarray:
@@ -113,13 +112,6 @@ def _cosines(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first, second = features[::2], features[1::2]
     # the next case's second image: as many pairs by chance as there are cases
     return cosine(first, second), cosine(first, np.roll(second, -1, axis=0))
-
-
-def _agreement(
-    near: np.ndarray, far: np.ndarray, benchmark: Benchmark
-) -> dict[str, stats.Estimate]:
-    agreement = _shares("agreement", near > AGREEMENT, far > AGREEMENT, benchmark)
-    return _means("image_cosine", near, far, benchmark) | agreement
 
 
 def _means(
