@@ -47,7 +47,26 @@ def metrics(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str, 
 
     A mean without any group that is large enough is omitted.
     """
-    return {name: decisions.proportion()} | _by_group(name, decisions, benchmark)
+    labels = [labels_of(group) for group in decisions.groups]
+    estimates = {name: decisions.proportion()}
+    for kind in _reported_kinds(labels, benchmark):
+        group_estimates = {
+            label: decisions.take(rows).proportion()
+            for label, rows in rows_by(labels, (kind,)).items()
+        }
+        equals = f"{kind}=" if kind else ""
+        estimates |= {f"{name}/{equals}{label}": each for (label,), each in group_estimates.items()}
+        if not kind:
+            estimates[f"{name}_macro"] = stats.macro(list(group_estimates.values()))
+    for average, how in benchmark.averages.items():
+        groups = {
+            path: decisions.take(rows).proportion()
+            for path, rows in rows_by(labels, how.by).items()
+            if len(rows) >= how.floor and path[-1] not in how.drop
+        }
+        if groups:
+            estimates[f"{name}_{average}"] = _nested(groups)
+    return estimates
 
 
 def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
@@ -100,29 +119,6 @@ def labels_of(group: Any) -> dict[str, str]:
 def group_name(group: Any) -> str:
     """Name of a group within a metric's name: a string unchanged, other values as JSON."""
     return group if isinstance(group, str) else json.dumps(group, sort_keys=True)
-
-
-def _by_group(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
-    labels = [labels_of(group) for group in decisions.groups]
-    estimates: dict[str, Estimate] = {}
-    for kind in _reported_kinds(labels, benchmark):
-        group_estimates = {
-            label: decisions.take(rows).proportion()
-            for label, rows in rows_by(labels, (kind,)).items()
-        }
-        equals = f"{kind}=" if kind else ""
-        estimates |= {f"{name}/{equals}{label}": each for (label,), each in group_estimates.items()}
-        if not kind:
-            estimates[f"{name}_macro"] = stats.macro(list(group_estimates.values()))
-    for average, how in benchmark.averages.items():
-        groups = {
-            path: decisions.take(rows).proportion()
-            for path, rows in rows_by(labels, how.by).items()
-            if len(rows) >= how.floor and path[-1] not in how.drop
-        }
-        if groups:
-            estimates[f"{name}_{average}"] = _nested(groups)
-    return estimates
 
 
 def _reported_kinds(labels: Sequence[Mapping[str, str]], benchmark: Benchmark) -> list[str]:

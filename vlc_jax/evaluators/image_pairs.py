@@ -117,8 +117,7 @@ def _cosines(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _means(
     name: str, near: np.ndarray, far: np.ndarray, benchmark: Benchmark
 ) -> dict[str, stats.Estimate]:
-    labels = [case.group for case in benchmark.cases]
-    estimates = groups.mean_scores(name, near, labels, benchmark)
+    estimates = groups.mean_scores(name, near, [c.group for c in benchmark.cases], benchmark)
     chance = float(far.mean()) if len(far) > 1 else None
     return {each: estimate._replace(chance=chance) for each, estimate in estimates.items()}
 

@@ -193,9 +193,10 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
             without[name] = None
         # all metrics: a paper may print groups that our summary leaves out
         for row in table.rows([result], everything=True):
-            if value := _fitting(row, alike):
+            if value := next((value for value in alike if is_same(row, value)), None):
                 result["metrics"][row.metric]["paper"] = value.number
-                origins.setdefault(value.origin, {})[_named(name, value)] = None
+                named = name if value.count else f"{name} (number of cases not published)"
+                origins.setdefault(value.origin, {})[named] = None
         if candidates:
             left_out |= dict.fromkeys(_left_out(result, candidates, alike))
     return _sentences(model, origins, left_out, without)
@@ -254,11 +255,6 @@ def _names(result: Mapping[str, Any]) -> tuple[str, str]:
     return str(result.get("benchmark")).partition("@")[0], str(result.get("reader"))
 
 
-def _fitting(row: table.Row, candidates: Sequence[Value]) -> Value | None:
-    """First value of the same metric, protocol and number of decisions; None if there is none."""
-    return next((value for value in candidates if is_same(row, value)), None)
-
-
 def is_same(row: table.Row, value: Value) -> bool:
     """True if a published value of the same benchmark has our metric, protocol and number of
     decisions; an unpublished number matches any."""
@@ -271,10 +267,6 @@ def full_metric(row: table.Row) -> str:
     """Metric as named by published values: a group "subset=swap_obj" without its kind."""
     name, slash, group = row.metric.partition("/")
     return name + slash + group.rpartition("=")[2]
-
-
-def _named(benchmark: str, value: Value) -> str:
-    return benchmark if value.count else f"{benchmark} (number of cases not published)"
 
 
 def _left_out(
