@@ -6,11 +6,12 @@
     configs/leftright.py:data=coco,weights=ViT-L-14-336px.pt,tokenizer=FILE,path=llava.json
 
 "On Erroneous Agreements of CLIP Image Embeddings" (2024) finds that nothing changes. Batch, rate,
-decay, warmup and epochs of data=coco are the paper's (appendix B, 4 GPUs), random crops (.9 to 1 of
-the area) those of open_clip, its trainer. About one caption in a hundred of the authors' data
-(LLaVA's LCS-558K and DataMix-665K) has left or right; the others have no negative. Of a
-conversation one answer is drawn at each reading, as they do; answers=joined is their captions for
-language models. configs/llava/clip_ft.py is the control without negatives.
+warmup and epochs of data=coco are the paper's (appendix B, 4 GPUs); decay 0, which it does not
+print, is that of its authors' script; random crops (.9 to 1 of the area) are those of open_clip,
+its trainer. About one caption in a hundred of the authors' data (LLaVA's LCS-558K and DataMix-665K)
+has left or right; the others have no negative. Of a conversation one answer is drawn at each
+reading, as they do; answers=joined is their captions for language models. configs/llava/clip_ft.py
+is the control without negatives.
 
 On the scenes half of the captions state where an object is, so that they have a negative;
 scenes_whatsup and scenes_relation_swap evaluate it.

@@ -89,12 +89,9 @@ def systems(results: Results) -> str:
 
 def papers(results: Results) -> str:
     """The tables of the papers by their sets, and the runs that make their rows."""
-    runs: dict[str, str] = {}
-    for row in ROWS:
-        runs.setdefault(row.model, row.run)
-    del runs[""]  # ours
+    runs = {row.model: row.run for row in reversed(ROWS) if row.model}
     values: dict[tuple[str, str], list[published.Value]] = {}
-    for value in published.values():
+    for value in (*published.values(), *published.unknown()):
         if value.model in runs and value.source not in NOT_OF_METHODS:
             values.setdefault((value.source, value.table), []).append(value)
     merged: dict[tuple[str, str], list[dict[str, None]]] = {}  # tables and rows of the same sets

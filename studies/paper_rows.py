@@ -73,6 +73,8 @@ LLAVA = "path=lcs558k.json+mix665k.json,image_folder=lcs558k+images"
 JOINED = "path=prepared/llava_joined,vectors=llm2vec.safetensors"
 CC3M = f"{B32},language_model=distilroberta-base"
 BLIP2 = "captions=captions/blip2,image_folder=cc3m"  # of DAC's authors
+COCO = f"{B32},path=captions_train2017.json,image_folder=train2017"
+XVLM = "weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased"
 GIVEN = {
     "clip": Files(f"{OF_L14},{LLAVA}", 1_180_000),
     "l14": Files("weights=ViT-L-14.pt"),
@@ -96,12 +98,9 @@ GIVEN = {
     "otter": Files("path=OTTER-Image-MPT7B,tokenizer=mpt-7b-instruct"),
     "blip_flickr30k": Files("weights=blip-itm-base-flickr"),
     "blip_coco": Files("weights=blip-itm-base-coco"),
-    "xvlm": Files("weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased"),
+    "xvlm": Files(XVLM),
     "xvlm_coco": Files("weights=itr_coco/checkpoint_9.pth,tokenizer=bert-base-uncased"),
-    "xvlm_llava": Files(
-        f"weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased,{LLAVA}",
-        1_180_000,
-    ),
+    "xvlm_llava": Files(f"{XVLM},{LLAVA}", 1_180_000),
     "phi3": Files("path=LLaVA-Phi-3-mini-4k-instruct"),
     "llama3": Files("path=LLaVA-Meta-Llama-3-8B-Instruct"),
     "stage1": Files(f"{OF_L14},language_model=vicuna-7b-v1.5,{LCS}", 558_128),
@@ -114,12 +113,8 @@ GIVEN = {
     ),
     "vlm2vec": Files(f"weights=llava-1.5-7b-hf,{LLAVA}", 1_180_000),
     "negclip": Files(f"{B32},path=train_neg_clip.tsv", 110_000),
-    "coco": Files(f"{B32},path=captions_train2017.json,image_folder=train2017", 118_287),
-    "hp": Files(
-        f"{B32},path=captions_train2017.json,image_folder=train2017,replace_hp=replace_hp.jsonl,"
-        "swap_hp=swap_hp.jsonl",
-        118_287,
-    ),
+    "coco": Files(COCO, 118_287),
+    "hp": Files(f"{COCO},replace_hp=replace_hp.jsonl,swap_hp=swap_hp.jsonl", 118_287),
     "cc3m": Files(f"{CC3M},path=cc3m/train.tsv", 2_900_000),
     "cc3m_positives": Files(f"{CC3M},path=cc3m_positives.jsonl", 2_900_000),
     "dac_llm": Files(f"{CC3M},{BLIP2},dense=dense/llm", 2_900_000),

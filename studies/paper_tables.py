@@ -12,18 +12,23 @@ from vlc_jax.configs.common.methods.record import Row
 from vlc_jax.report import published, read_workdir, table
 from vlc_jax.report.to_markdown import markdown_table
 
-# Values of other kinds than a model's score on a set.
 ZERO_SHOT = "{}_zero_shot"  # name of the run that classifies the images of another
-LEFT_OUT = ("count", "example")
+LEFT_OUT = ("count", "example")  # values of other kinds than a model's score on a set
+# Protocol of values.csv -> in configs/eval/llava.py.
+ASKED = {"keywords": "keywords", "generation": "written", "multiple_choice": "letters"}
+FEW_CLASSES = ("kitti_closest_vehicle_distance", "pcam")  # without top 5
+MEAN_OF = "mean of: "  # note of a number that is the mean of these models
 INTRO = (
     "In a cell the paper's number and, in bold, ours, with half of a 95 % interval: over seeds, of "
     "one seed over cases. Ours has the protocol of the paper and its number of cases, where it is "
-    "printed. –: no such number.\n"
+    "printed. –: no such number; ?: not known here.\n"
 )
 NOTES = {  # protocol -> how ours differs
-    "mean": "Ours is the mean over the 19 tasks of VTAB in CLIP_benchmark; the paper's 20 tasks "
-    "are not listed, so the two are no comparison.\n",
+    "mean": "Ours is the mean over the 20 tasks of VTAB in CLIP_benchmark's webdatasets.txt; the "
+    "paper does not list its own (docs/benchmarks.md).\n",
     "linear_probe": "Ours is logistic regression by L-BFGS; the paper prints no protocol.\n",
+    "generation": "Ours reads the letter that is written (M3ID: t from 1); the paper's answers are "
+    "graded by hand.\n",
 }
 
 
@@ -32,15 +37,19 @@ def values_of(paper: str) -> tuple[published.Value, ...]:
     """Values of the tables of a paper, of models."""
     return tuple(
         value
-        for value in published.values()
+        for value in (*published.values(), *published.unknown())
         if value.source in PAPERS[paper].sources and value.model and value.protocol not in LEFT_OUT
     )
 
 
-@functools.cache
-def values_of_model(paper: str, model: str) -> tuple[published.Value, ...]:
-    """Those of one model."""
-    return tuple(value for value in values_of(paper) if value.model == model)
+def asked(value: published.Value) -> str:
+    """End of the name of the evaluation by configs/eval/llava.py that gives a value; "" for the
+    scores of a model that is not asked."""
+    if value.protocol == "multiple_choice" and value.metric == "relaxed_pair":
+        return "options"
+    if "M3ID" in value.model:
+        return "m3id_t1"
+    return "vqascore" if value.note == published.VQASCORE else ASKED.get(value.protocol, "")
 
 
 def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, seeds: int) -> str:
@@ -77,18 +86,28 @@ def _by_seed(out: Path, run: str, seeds: int) -> list[Results]:
     return [[r for one in each for r in read_workdir.newest_results(one)] for each in folders]
 
 
-def _cell(value: published.Value, by_seed: Sequence[Results]) -> str:
+def _members(value: published.Value) -> list[published.Value]:
+    """The values, each of one model and one set, that a number is the mean of."""
+    _, is_mean, models = value.note.partition(MEAN_OF)
+    if tasks := classification.GROUPS.get(value.benchmark):
+        metric = value.metric.removeprefix("mean_")
+        tasks = [task for task in tasks if metric == "accuracy" or task not in FEW_CLASSES]
+        return [value._replace(benchmark=t, metric=metric, protocol="zeroshot") for t in tasks]
+    return [value._replace(model=m) for m in models.split("; ")] if is_mean else [value]
+
+
+def _cell(value: published.Value, ours: Mapping[str, Sequence[Results]]) -> str:
     """A published value and our number for it, in bold, where there is one."""
-    text = f"{value.value:.{value.decimals}f}"
-    estimates = [found for results in by_seed if (found := _estimate(value, results))]
-    if not estimates or len(estimates) < len(by_seed):
+    text = "?" if math.isnan(value.value) else f"{value.value:.{value.decimals}f}"
+    members = _members(value)
+    seeds = zip(*(ours.get(member.model, ()) for member in members), strict=False)
+    estimates = [_mean([*map(_estimate, members, results)]) for results in seeds]
+    if not estimates or None in estimates:
         return text
-    number = study_results.summary(estimates)
-    digits = max(value.decimals, 1 if value.unit == "percent" else 3)
-    mean, half = (one / published.SCALES[value.unit] for one in number)
-    text += f" **{mean:.{digits}f}** ±{half:.{digits}f}"
-    is_share = value.unit in ("percent", "fraction")
-    return study_results.shown(text, number.half) if is_share else text
+    number, scale = study_results.summary(estimates), published.SCALES[value.unit]
+    digits = max(value.decimals, 1 if scale < 1 else 3)
+    text += f" **{number.mean / scale:.{digits}f}** ±{number.half / scale:.{digits}f}"
+    return text if value.unit == "cosine" else study_results.shown(text, number.half)
 
 
 Estimate = tuple[float, float, float]  # value, and its interval's ends
@@ -96,41 +115,43 @@ Estimate = tuple[float, float, float]  # value, and its interval's ends
 
 def _estimate(value: published.Value, results: Results) -> Estimate | None:
     """Our number for a published value; None without one."""
-    if value.benchmark in classification.GROUPS:
-        return _mean(value, results)
-    if value.protocol == "linear_probe":
-        value = value._replace(benchmark=f"{value.benchmark}_probe")
+    metric, minus, macro = value.metric.partition("_minus_original")
+    if minus:
+        terms = (value._replace(metric=f"{m}_accuracy{macro}") for m in (metric, "original"))
+        return _weighted([_estimate(term, results) for term in terms], (1, -1))
+    end = "probe" if value.protocol == "linear_probe" else asked(value)
+    if end:
+        value = value._replace(benchmark=f"{value.benchmark}_{end}")
+    if value.protocol == "generation":
+        value = value._replace(protocol="multiple_choice")
     row = published.find(value, results)
     return (row.value, row.low or row.value, row.high or row.value) if row else None
 
 
-def _mean(value: published.Value, results: Results) -> Estimate | None:
-    """The mean over a group's tasks with the metric (few classes have no top 5), if none lacks a
-    result; their errors are independent."""
-    tasks = classification.GROUPS[value.benchmark]
-    metric = value.metric.removeprefix("mean_")
+def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
+    return _weighted(estimates, [1 / len(estimates)] * len(estimates))
 
-    def task_estimates(metric: str) -> list[Estimate]:
-        each = (value._replace(benchmark=t, metric=metric, protocol="zeroshot") for t in tasks)
-        return [found for one in each if (found := _estimate(one, results))]
 
-    if len(task_estimates("accuracy")) < len(tasks):
+def _weighted(estimates: Sequence[Estimate | None], weights: Sequence[float]) -> Estimate | None:
+    """Weighted sum of estimates with independent errors; None if one is missing."""
+    if None in estimates:
         return None
-    estimates = task_estimates(metric)
-    mean = sum(estimate[0] for estimate in estimates) / len(estimates)
-    half = math.hypot(*((high - low) / 2 for _, low, high in estimates)) / len(estimates)
-    return mean, mean - half, mean + half
+    pairs = [*zip(weights, estimates, strict=True)]
+    total = sum(weight * estimate[0] for weight, estimate in pairs)
+    half = math.hypot(*(weight * (high - low) / 2 for weight, (_, low, high) in pairs))
+    return total, total - half, total + half
 
 
 def _table(values: Sequence[published.Value], ours: Mapping[str, Sequence[Results]]) -> str:
     """A table of the paper: a row per model, a column per metric, in its order."""
-    cells: dict[str, dict[tuple[str, str], str]] = {}
-    columns = dict[tuple[str, str], None]()
+    cells: dict[str, dict[str, str]] = {}
+    columns = dict[str, None]()
     for value in values:
-        column = (value.benchmark, value.full_metric)
+        letters = " by letters" if asked(value) == "letters" else ""  # beside written answers
+        column = f"{value.benchmark} {value.full_metric}{letters}"
         columns[column] = None
-        cells.setdefault(value.model, {})[column] = _cell(value, ours.get(value.model, ()))
-    header = ["", *(" ".join(column) for column in columns)]
+        cells.setdefault(value.model, {})[column] = _cell(value, ours)
+    header = ["", *columns]
     body = [[model, *(of.get(column, "–") for column in columns)] for model, of in cells.items()]
     return markdown_table(header, body, 1) + "\n"
 

@@ -11,10 +11,8 @@ each name the arguments of the configs of its rows: weights, data, with paths th
 relative to the folder of this project; @FILE reads options from a file, one a line. --root is the
 folder of the published sets (vlc-jax benchmarks --root lists them), --sets those of it that are
 evaluated. A row for which nothing is given is left out. --dry-run only prints the commands, and
-what the other rows need; without --given all commands, with examples of files. --plan prints the
-time of each run before its command, on an NVIDIA A100 at 30 % of its bfloat16 peak, if the data
-come that fast: of training by the FLOPs of a step, of evaluation by those of an image with a
-caption and the published numbers of cases, five such pairs in each.
+what the other rows need; without --given all commands, with examples of files. --plan prints,
+before each command, its time by FLOPs on an NVIDIA A100 at 30 % of its bfloat16 peak.
 
 --miniature trains the rows on the embedded scenes, from CLIP or from the relations model (--base).
 
@@ -41,20 +39,22 @@ from vlc_jax.configs.common import classification, pretrained  # noqa: E402
 from vlc_jax.configs.common.methods import METHODS  # noqa: E402
 from vlc_jax.configs.common.methods.record import Row  # noqa: E402
 from vlc_jax.configs.eval import all as suite  # noqa: E402
-from vlc_jax.report import published  # noqa: E402
+from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 PROTOCOLS = ("choice", "pairs", "triplet", "retrieval")  # of scores of images and texts
-# Protocol of answers in values.csv -> in configs/eval/llava.py, where VQAScore is a note.
-ANSWERS = {"keywords": "keywords", "multiple_choice": "options"}
-SHUFFLED = ("coco_shuffled", "flickr30k_shuffled")
 ROWS = tuple(row for method in METHODS.values() for row in method.rows if row.given)
-KNOWN = (*suite.SETS, *SHUFFLED)
+KNOWN = (*suite.SETS, "coco_shuffled", "flickr30k_shuffled")
 CLASSIFIED = (*classification.SETS, *classification.GROUPS)  # of configs/eval/zero_shot.py
 # Arguments of configs/eval/all.py among those of a training.
 OF_WEIGHTS = ("weights", "tokenizer", "family", "variant", "size")
-FIRST_STAGE = "llava/stage1"  # not evaluated
 ANSWERING = ("eval/llava", "llava/stage2")  # configs of models that answer
 CLASSIFYING = {"zeroshot": "sets", "mean": "sets", "linear_probe": "probe"}  # protocol -> argument
+BASES = (  # of --miniature
+    study.Run("clip", "scenes/clip:pooling=mean"),
+    study.Run("hard_images", "scenes/hard_images:pooling=mean", "clip"),
+    study.Run("relations", "negclip:hard_images,pooling=mean", "hard_images"),
+    study.Run("siglip", "scenes/siglip"),
+)
 Chosen = dict[str, dict[str, None]]  # argument of a config, such as sets -> names
 
 
@@ -76,26 +76,26 @@ def rows_of(papers: Sequence[str]) -> list[Row]:
 def evaluated(row: Row, papers: Sequence[str]) -> tuple[Chosen, Chosen]:
     """Sets that a row is evaluated on, and the protocols of a model that answers; sets whose images
     it classifies, in a run of its own: zero-shot, and by linear probes."""
-    own: Chosen = {"sets": {}, "protocols": {}}
+    own: Chosen = {"sets": {}, "protocols": {}, "geometry": {}}
     classes: Chosen = {"sets": {}, "probe": {}}
     answers = row.config.startswith(ANSWERING)
     # but retrieval under shuffles by BLIP and X-VLM: millions of pairs through their BERT
     has_bert = any(f"family={family}" in row.config for family in pretrained.OF_WEIGHTS)
+    is_frozen = row.config.startswith("eval/all") and not has_bert
     for name in papers:
-        found = dict[str, None]()
-        for value in paper_tables.values_of_model(name, row.model):
-            is_vqascore = value.note == published.VQASCORE
-            protocol = "vqascore" if is_vqascore else ANSWERS.get(value.protocol)
-            is_score = value.protocol in PROTOCOLS and not is_vqascore
-            if value.benchmark in KNOWN and (protocol if answers else is_score):
-                found[value.benchmark] = None
-                own["protocols"] |= {protocol: None} if protocol else {}
+        values = [value for value in paper_tables.values_of(name) if value.model == row.model]
+        found = {}  # value -> how its model is asked
+        for value in values:
+            how = paper_tables.asked(value).removesuffix("_t1")
+            if value.benchmark in KNOWN and (how if answers else value.protocol in PROTOCOLS):
+                found[value] = how
             elif value.benchmark in CLASSIFIED and value.protocol in CLASSIFYING:
                 classes[CLASSIFYING[value.protocol]][value.benchmark] = None
-        is_frozen = row.config.startswith("eval/all") and not has_bert
-        if name in row.papers or (is_frozen and found):
-            found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
-        own["sets"] |= found
+        sets = PAPERS[name].sets if name in row.papers or (is_frozen and found) else ""
+        names = [*(value.benchmark for value in found), *filter(None, sets.split("+"))]
+        own["sets"] |= dict.fromkeys(names)
+        own["protocols"] |= dict.fromkeys(filter(None, found.values()))
+        own["geometry"] |= {v.benchmark: None for v in found if v.metric == "image_cosine"}
     return own, classes
 
 
@@ -126,12 +126,9 @@ def at_full_size(
         else:
             todo.runs.append(_full_run(row, given[row.given], root, own))
             if any(classes.values()):
-                config = "" if is_trained else row.config.partition(":")[2]
-                other = row._replace(
-                    run=paper_tables.ZERO_SHOT.format(row.run),
-                    config=f"eval/zero_shot:{config}",
-                    base=row.run if is_trained else "",
-                )
+                base, config = (row.run, "") if is_trained else ("", row.config.partition(":")[2])
+                name = paper_tables.ZERO_SHOT.format(row.run)
+                other = row._replace(run=name, config=f"eval/zero_shot:{config}", base=base)
                 todo.runs.append(_full_run(other, given[row.given], root, classes))
     return todo
 
@@ -141,17 +138,14 @@ def _full_run(row: Row, given: str, root: str, chosen: Chosen) -> study.Run:
     flags = list(row.flags)
     pairs = (word.partition("=")[::2] for word in given.split(",") if word)
     values = {key: value for key, value in pairs if key not in row.without}
-    for key in [key for key in values if any(f"{{{key}}}" in flag for flag in flags)]:
-        flags = [flag.replace(f"{{{key}}}", values[key]) for flag in flags]
-        del values[key]
-    if name in ("eval/all", "eval/zero_shot"):
-        values = {key: value for key, value in values.items() if key in OF_WEIGHTS}
-    if row.base and name.startswith("eval/"):
-        values = {}  # the base has them
+    for key, value in values.items():
+        flags = [flag.replace(f"{{{key}}}", value) for flag in flags]
+    if name in ("eval/all", "eval/zero_shot"):  # a base has its own
+        values = {key: values[key] for key in OF_WEIGHTS if key in values and not row.base}
     # of the row unless they are given
     kept = [word for word in own.split(",") if word.partition("=")[0] not in values]
     words = [*kept, *(f"{key}={value}" for key, value in values.items())]
-    if name != FIRST_STAGE:
+    if name != "llava/stage1":  # which is not evaluated
         words.append(f"root={root}")
         words += [
             f"{key}={'+'.join(names)}"
@@ -165,21 +159,15 @@ def _full_run(row: Row, given: str, root: str, chosen: Chosen) -> study.Run:
 
 def miniature(rows: Sequence[Row], base: str) -> list[study.Run]:
     """Runs of the rows on the scenes, base models first."""
-    bases = [study.Run("clip", "scenes/clip:pooling=mean")]
-    if base == "relations":
-        bases.append(study.Run("hard_images", "scenes/hard_images:pooling=mean", "clip"))
-        config = "negclip:hard_images,pooling=mean"
-        bases.append(study.Run("relations", config, "hard_images"))
-    rows = [row for row in rows if row.scenes]
-    siglip_rows = [row for row in rows if "family=siglip" in row.scenes]
-    if siglip_rows:
-        bases.append(study.Run("siglip", "scenes/siglip"))
     runs = [
         study.Run(f"{row.run}-of-{first}", row.scenes, first)
         for row in rows
-        for first in ["siglip" if row in siglip_rows else base]
+        for first in ["siglip" if "family=siglip" in row.scenes else base]
+        if row.scenes
     ]
-    return [*bases, *runs]
+    needed = {"clip", base, *(run.base for run in runs)}
+    needed |= {"hard_images"} if base == "relations" else set()
+    return [*(run for run in BASES if run.name in needed), *runs]
 
 
 def seeded(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
@@ -233,8 +221,8 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     parser.add_argument("--root", default="", help="folder of the published sets")
     parser.add_argument("--sets", default="", help="sets to evaluate, joined by +; default: all")
     parser.add_argument("--rows", help="names of runs, separated by commas; default: all")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds per row; default: 1")
-    parser.add_argument("--jobs", type=int, default=1, help="rows at a time; default: 1")
+    for flag, text in (("--seeds", "seeds per row"), ("--jobs", "rows at a time")):
+        parser.add_argument(flag, type=command_line.positive, default=1, help=f"{text}; default: 1")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, start none")
     parser.add_argument("--plan", action="store_true", help="with --dry-run: the time of each")
     # argparse takes a flag with a space in its value for a word of --given
@@ -247,12 +235,11 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     args.given = dict(word.partition(":")[::2] for word in args.given)
     wrong = [*unknown, *({*args.rows} - {*rows}), *({*args.given} - {*GIVEN})]
     wrong += {*args.sets} - {*KNOWN, *CLASSIFIED}
-    if wrong or args.seeds < 1 or args.jobs < 1:
+    if wrong:
         parser.error(
             f"--rows are some of {', '.join(rows)}; --given has NAME:ARGUMENTS, NAME one of "
             f"{', '.join(GIVEN)}; --sets are those of configs/eval/all.py and zero_shot.py; "
-            "--seeds and --jobs at least 1, further flags begin with --config.; got "
-            f"{wrong or (args.seeds, args.jobs)}"
+            f"further flags begin with --config.; got {wrong}"
         )
     if args.miniature and (args.given or args.root or args.sets):
         parser.error("--miniature is of the scenes: leave out --given, --root and --sets")

@@ -93,7 +93,9 @@ VTAB = (
     "smallnorb_label_azimuth", "smallnorb_label_elevation", "sun397", "svhn",
 )  # fmt: skip
 _SHIFTS = ("imagenetv2", "imagenet_sketch", "imagenet_a", "imagenet_r", "objectnet")
-GROUPS = {"imagenet": (_IMAGENET, *_SHIFTS), "vtab": VTAB, "all": tuple(SETS)}
+# "vtab" of its webdatasets.txt
+_VTAB_20 = (*(set for set in VTAB if set != "sun397"), "cifar10", "dsprites_label_y_position")
+GROUPS = {"imagenet": (_IMAGENET, *_SHIFTS), "vtab": VTAB, "vtab_20": _VTAB_20, "all": tuple(SETS)}
 _PART = ("imagenet_a", "imagenet_r")  # sets of a part of their names
 
 

@@ -4,16 +4,17 @@
     --config configs/eval/all.py:weights=FILE,tokenizer=FILE,root=DIR,sets=vg_relation+sugarcrepe
 
 Arguments: root (the folder of all sets; vlc-jax benchmarks --root DIR prints the installed ones,
-where to get the others, and the argument `sets`); sets (names joined by +; "all" is every
-published set, "scenes" all of the embedded world, scenes_geometry its diagnostics; coco_shuffled,
+where to get the others, and the argument `sets`); sets (names joined by +; "all" is every published
+set, "scenes" all of the embedded world, scenes_geometry its diagnostics; coco_shuffled,
 flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the texts and three of
 the images); run (the workdir of a run, its model and preprocessing) or weights, family, variant,
 tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
-tie (strict, first_index, last_index or half); wording (of published captions: dcsm, DCSM's for its
-head, or dcsm_baseline, its for other models; with tie=first_index its numbers); negation (strength
-of the correction of texts that negate, docs/methods.md; 0 for none); segments (patches or crops:
-scores by segments of texts, docs/methods.md) and segment_weight (0: that of the regions); tagger
-(parts of speech for the order sets). A killed evaluation resumes; existing results are kept.
+tie (strict, first_index, last_index or half); geometry (some of the sets: also cosines of the two
+images of a pair, docs/benchmarks.md); wording (of published captions: dcsm, DCSM's for its head, or
+dcsm_baseline, its for other models; with tie=first_index its numbers); negation (strength of the
+correction of texts that negate, docs/methods.md; 0 for none); segments (patches or crops: scores by
+segments of texts, docs/methods.md) and segment_weight (0: that of the regions); tagger (parts of
+speech for the order sets). A killed evaluation resumes; existing results are kept.
 """
 
 from types import SimpleNamespace
@@ -65,6 +66,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         sets="",
         count=0,
         tie="strict",
+        geometry="",
         wording="",
         negation=0.0,
         segments="",
@@ -111,7 +113,11 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
     if args.segment_weight:
         segments["segments"] = {"regions": args.segments, "weight": args.segment_weight}
     more = {"tie": args.tie, **negation, **segments}
-    return {name: {**options, **more} for name, options in evals.items()}
+    evals = {name: {**options, **more} for name, options in evals.items()}
+    for name in filter(None, args.geometry.split("+")):
+        errors.known("set of geometry", name, evals, ValueError)
+        evals[name]["geometry"] = True
+    return evals
 
 
 def _shuffled(reader: str, options: dict) -> dict[str, dict]:

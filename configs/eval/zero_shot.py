@@ -11,14 +11,14 @@ whose variant and size come from the weights); variant (vlc_jax/models/variants.
 file or folder; not needed if it is in the folder of the weights); size (pixels); path, image_folder
 (a table of images and captions, or a folder that vlc-jax prepare wrote, for retrieval: all of it);
 run (the workdir of a run, instead of weights); sets (names of configs/common/classification.py
-joined by +; imagenet is ImageNet and its five shifts, vtab its 19 tasks, all); probe (sets for
-linear probes, with the split train); root (their folders, NAME or wds_NAME as Hugging Face's
-clip-benchmark calls them); names (folder of CLIP_benchmark's en_classnames.json and
-en_zeroshot_classification_templates.json, for sets without these files of their own; by default of
-an installed clip_benchmark); ids (LOC_synset_mapping.txt, for ImageNet-A and -R in folders of
-classes); split; count (cases of each set, the first; 0 for all). CLIP weights that are not OpenAI's
-need their activation: --config.model.activation=gelu; EVA-CLIP's comes with the variant. Files
-beside the weights that contradict the config are refused.
+joined by +; imagenet is ImageNet and its five shifts, vtab its 19 tasks, vtab_20 those of Kamath et
+al., all); probe (sets for linear probes, with the split train); root (their folders, NAME or
+wds_NAME as Hugging Face's clip-benchmark calls them); names (folder of CLIP_benchmark's
+en_classnames.json and en_zeroshot_classification_templates.json, for sets without these files of
+their own; by default of an installed clip_benchmark); ids (LOC_synset_mapping.txt, for ImageNet-A
+and -R in folders of classes); split; count (cases of each set, the first; 0 for all). CLIP weights
+that are not OpenAI's need their activation: --config.model.activation=gelu; EVA-CLIP's comes with
+the variant. Files beside the weights that contradict the config are refused.
 """
 
 from ml_collections import ConfigDict

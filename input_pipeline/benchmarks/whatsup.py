@@ -85,7 +85,7 @@ def _read(files: published.Files, two_way: tuple[str, ...], label_fixes: bool) -
     parts = [
         f"{metric}/subset={subset}"
         for subset in two_way
-        for metric in ("accuracy", "pair_accuracy")
+        for metric in ("accuracy", "pair_accuracy", "image_cosine")  # the last with geometry
     ]
     benchmark = files.benchmark(
         _cases(files, files.file, bool(two_way), fixes),

@@ -147,6 +147,14 @@ def test_segments_of_a_suite_are_options_of_every_set_and_their_weight_needs_the
         make("sets=scenes,segment_weight=0.5")
 
 
+def test_geometry_of_a_suite_is_of_the_named_sets_alone():
+    make = importlib.import_module("vlc_jax.configs.eval.all").get_config
+    evals = make("sets=whatsup_a+whatsup_b,geometry=whatsup_b").evals
+    assert [name for name in evals if evals[name].get("geometry")] == ["whatsup_b"]
+    with pytest.raises(ValueError, match="unknown set of geometry 'whatsup'; did you mean"):
+        make("sets=whatsup_a,geometry=whatsup")
+
+
 def test_every_protocol_of_llava_is_for_its_sets():
     make = importlib.import_module("vlc_jax.configs.eval.llava").get_config
     config = make("path=x,root=r,sets=whatsup_a+mmvp_vlm+winoground+scenes_whatsup")

@@ -1,10 +1,12 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from vlc_jax.evaluators import Scorer, pairs, stats
+from vlc_jax.errors import UsageError
+from vlc_jax.evaluators import Scorer, choice, pairs, stats
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
@@ -69,6 +71,31 @@ def test_geometry_changes_no_accuracy_and_is_there_only_if_asked_for():
     assert {name.split("/")[0] for name in more.keys() - plain.keys()} <= {
         *("image_cosine", "agreement", "agreement_macro", "margin_correlation")
     }
+
+
+@pytest.mark.parametrize("chunk", [3, 512])
+def test_a_choice_of_paired_cases_has_the_cosines_of_their_images(chunk):
+    """As What'sUp, whose cases of one image are pairs of left and right."""
+    angles = np.linspace(0.1, 1.2, COUNT)
+    scorer = model(angles, np.ones(COUNT))
+    sides = [
+        Case(f"{n}/{k}", (image,), ("x", "y"), {"subset": pair.group, "side": str(k)} | unit)
+        for n, pair in enumerate(benchmark().cases)
+        for k, image in enumerate(pair.images)
+        for unit in [{"pair": str(n)} if n else {}]  # of an incomplete pair
+    ]
+    whole = Benchmark("w", sides, "1", together=("pair",))
+    found = choice.evaluate(whole, scorer, geometry=True, chunk=chunk).metrics
+    cosines = np.cos(angles)[1:]
+    assert found["image_cosine"].value == pytest.approx(cosines.mean())
+    assert found["image_cosine"].count == COUNT - 1
+    assert found["image_cosine/subset=odd"].value == pytest.approx(cosines[::2].mean())
+    assert found["agreement"].value == (cosines > 0.95).mean()
+    assert "image_cosine/side=0" not in found
+    assert "image_cosine" not in choice.evaluate(whole, scorer).metrics
+    alone = Benchmark("alone", [dataclasses.replace(case, group=None) for case in sides], "1")
+    with pytest.raises(UsageError, match="'alone' has no pairs"):
+        choice.evaluate(alone, scorer, geometry=True)
 
 
 def test_an_agreement_is_erroneous_where_other_features_differ(tmp_path):

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from studies import paper_plan, paper_rows, paper_tables, papers, study
 from tests.support import helpers
 from vlc_jax.configs.common import classification, pretrained
 from vlc_jax.configs.common.methods.record import L14
+from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.report import published
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +36,8 @@ def full_size(names=ALL, given=None, **options):
 def test_every_model_of_a_table_has_one_row():
     models = {value.model for name in ALL for value in paper_tables.values_of(name)}
     rows = [row.model for row in papers.ROWS if row.model]
-    assert models - {*rows} == {"chance", "human"}
+    means = {m for m in models if m.startswith("models with")}  # of the text
+    assert models - {*rows} == {"chance", "human"} | means
     assert {*rows} <= models
     assert len(rows) == len({*rows})
     runs = [row.run for row in papers.ROWS]
@@ -42,34 +45,57 @@ def test_every_model_of_a_table_has_one_row():
     assert full_size().missing == {}
 
 
+def printed_evals(papers_of, capsys):
+    """Run -> its evaluations, by the commands that a dry run prints."""
+    assert papers.main([*papers_of, "--dry-run"]) == 0
+    evals = {}
+    for words in map(shlex.split, capsys.readouterr().out.splitlines()):
+        folder, config = (words[words.index(flag) + 1] for flag in ("--workdir", "--config"))
+        name, _, arguments = config.removeprefix("configs/").partition(":")
+        arguments = re.sub(r"\brun=[^,]*", "weights=of_the_base", arguments)
+        run = study.Run("", f"{name.removesuffix('.py')}:{arguments}")
+        row = Path(folder).name.removesuffix("-0").removesuffix("_zero_shot")
+        evals.setdefault(row, {}).update(config_of(run).evals.to_dict())
+    return evals
+
+
+def is_evaluated(value, evals):
+    """True if evaluations have the metric of a column, by its protocol."""
+    if value.benchmark in classification.GROUPS:
+        return {*classification.GROUPS[value.benchmark]} <= {*evals}
+    end = "probe" if value.protocol == "linear_probe" else paper_tables.asked(value)
+    options = evals["_".join(filter(None, (value.benchmark, end)))]
+    reader = options.get("reader", value.benchmark)
+    protocol = options.get("protocol", benchmarks.PROTOCOL_OF[reader])
+    printed = {"generation": "multiple_choice"}.get(value.protocol, value.protocol)
+    return protocol == printed and (value.metric != "image_cosine" or options.get("geometry"))
+
+
 @pytest.mark.parametrize("paper", ALL)
-def test_every_run_evaluates_the_sets_of_its_numbers(paper):
-    todo = full_size([paper])
-    models = {row.run: row.model for row in papers.ROWS}
-    assert todo.runs
-    by_row = {}
-    for run in todo.runs:
-        by_row.setdefault(run.name.removesuffix("_zero_shot"), {}).update(config_of(run).evals)
-    for run, evals in by_row.items():
-        for value in paper_tables.values_of(paper):
-            if value.model != models[run]:
-                continue
-            answers = papers.ANSWERS.get(value.protocol)
-            if value.note == published.VQASCORE or answers:
-                assert f"{value.benchmark}_{answers or 'vqascore'}" in evals, (run, value)
-            elif value.protocol in (*papers.PROTOCOLS, "zeroshot"):
-                assert value.benchmark in evals, (run, value)
-            elif value.protocol == "linear_probe":
-                assert evals[f"{value.benchmark}_probe"].reader == "linear_probe"
-        assert all(options.get("root", "sets") == "sets" for options in evals.values())
+def test_printed_commands_evaluate_every_column_of_the_tables(paper, capsys):
+    """Those of the page's table: docs/experiments.md says yes to them."""
+    page = (ROOT / "docs/experiments.md").read_text()
+    evals, runs = printed_evals([paper], capsys), {row.model: row.run for row in papers.ROWS}
+    for value in paper_tables.values_of(paper):
+        if value.model in runs:
+            assert is_evaluated(value, evals[runs[value.model]]), value
+            source = published.sources()[value.source]["name"]
+            (row,) = [
+                line
+                for line in page.splitlines()
+                if line.startswith(f"| {source} | ")
+                if value.table in line.split(" | ")[1].split("; ")
+            ]
+            assert {value.benchmark, runs[value.model]} <= {*re.split(r"[ ,|]+", row)}, value
 
 
 def test_aros_figure_has_retrieval_under_every_shuffle():
-    evals = config_of(next(run for run in full_size(["aro"]).runs if run.name == "b32")).evals
-    assert (
-        sum(bool({*options} & {"text_shuffle", "image_shuffle"}) for options in evals.values())
-        == 16
-    )
+    runs = {run.name: run for run in full_size(["aro"]).runs}
+    for name in ("b32", "blip_coco_itc"):
+        evals = config_of(runs[name]).evals.values()
+        shuffles = [options for options in evals if {*options} & {"text_shuffle", "image_shuffle"}]
+        assert len(shuffles) == 16
+    assert "itc" in str(runs["blip_coco_itc"].flags)
 
 
 def test_a_run_of_several_papers_is_made_once_for_all_of_them():
@@ -213,25 +239,70 @@ def test_the_mean_over_vtab_is_of_all_its_tasks(tmp_path):
         page = paper_tables.page(
             "hard_positives", papers.rows_of(["hard_positives"]), {}, tmp_path, 1
         )
-        assert "no comparison" in page
+        assert "webdatasets.txt" in page
         table = cells(page, "table 10")
         return dict(zip(table[""], table["CLIP ViT-B/32"], strict=True))
 
     (tmp_path / "b32-0").mkdir()
     (tmp_path / "b32-0/DONE").touch()
-    for number, task in enumerate(classification.VTAB):
-        if task == classification.VTAB[-1]:  # which is not there
-            assert table_10()["vtab mean_accuracy"] == "39.00"
+    for number, task in enumerate(classification.GROUPS["vtab_20"]):
+        if number == 19:  # which is not there
+            assert table_10()["vtab_20 mean_accuracy"] == "39.00"
         few = {} if task in ("pcam", "kitti_closest_vehicle_distance") else {"accuracy_top5": 0.75}
         result = {"accuracy": 0.3 + 0.01 * number, **few}
         write_result(tmp_path, "b32_zero_shot", task, protocol="zeroshot", **result)
-    half = 2 / len(classification.VTAB) ** 0.5  # of each 2
-    assert table_10()["vtab mean_accuracy"] == f"39.00 **39.00** ±{half:.2f}"
-    assert "**75.00**" in table_10()["vtab mean_accuracy_top5"]
+    half = 2 / 20**0.5  # of each 2
+    assert table_10()["vtab_20 mean_accuracy"] == f"39.00 **39.50** ±{half:.2f}"
+    assert "**75.00**" in table_10()["vtab_20 mean_accuracy_top5"]
     write_result(tmp_path, "b32_zero_shot", "cifar10_probe", protocol="linear_probe", accuracy=0.95)
     page = paper_tables.page("aro", papers.rows_of(["aro"]), {}, tmp_path, 1)
     row = next(line for line in page.splitlines() if line.startswith("| CLIP ViT-B/32"))
     assert "0.95 **0.950** ±0.020" in row
+
+
+def test_written_letters_and_whole_options_stand_in_their_own_cells(tmp_path):
+    for name, share in (("written", 0.2), ("letters", 0.3), ("options", 0.4)):
+        metrics = {"pair_accuracy": share, "relaxed_pair": share + 0.5}
+        write_result(tmp_path, "llava", f"mmvp_{name}", 150, "multiple_choice", **metrics)
+    for t in (0, 1):
+        found = {"pair_accuracy": 0.1 + 0.25 * t}
+        write_result(tmp_path, "llava_m3id", f"mmvp_m3id_t{t}", 150, "multiple_choice", **found)
+    text = paper_tables.page("erroneous_agreements", papers.rows_of(ALL), {}, tmp_path, 1)
+
+    def cell(title, model, column):
+        table = cells(text, title)
+        return dict(zip(table[""], table[model], strict=True))[column]
+
+    assert cell("table 6", "LLaVA-1.5-7B", "mmvp pair_accuracy") == "25.3 **20.0** ±2.0"
+    (m3id,) = [row for row in cells(text, "table 6") if "M3ID" in row]
+    assert cell("table 6", m3id, "mmvp pair_accuracy") == "31.3 **35.0** ±2.0"
+    assert cell("table 7", "LLaVA-1.5-7B", "mmvp relaxed_pair") == "73.3 **90.0** ±2.0"
+    assert cell("table 3", "LLaVA-1.5-7B", "mmvp pair_accuracy by letters") == "? **30.0** ±2.0"
+    assert cell("table 3", "LLaVA-1.5-7B", "mmvp_vlm pair_accuracy") == "?"
+    assert "graded by hand" in text
+
+
+def test_means_of_the_text_are_of_all_their_models(tmp_path):
+    def means():
+        rows = papers.rows_of(["hard_positives"])
+        page = paper_tables.page("hard_positives", rows, {}, tmp_path, 1)
+        table = cells(page, "table 1")
+        drop = dict(zip(table[""], table["NegCLIP"], strict=True))
+        return (
+            drop["replace augmented_minus_original_macro"],
+            cells(page, "section 4.2")["models with hard negatives"][0],
+            cells(page, "transfer")["models with swapped words"][1],
+        )
+
+    runs = ("negclip", "crepe_swap", "crepe_replace", "svlc", "svlc_pos", "dac_llm", "dac_sam")
+    for number, run in enumerate(runs):
+        accuracies = {"original_accuracy": 0.8, "augmented_accuracy": 0.5 + 0.01 * number}
+        found = accuracies | {"brittleness": 0.2 + 0.02 * number}
+        found = {f"{metric}_macro": value for metric, value in found.items()}
+        write_result(tmp_path, run, "replace", 27_443, "triplet", **found)
+        if run == "dac_llm":
+            assert means() == ("-16.6 **-30.0** ±2.8", "-24.4", "20.7 **21.0** ±1.4")
+    assert means()[1] == f"-24.4 **-27.0** ±{2.8 / 7**0.5:.1f}"
 
 
 def test_the_page_of_a_miniature_begins_with_its_bases(tmp_path):

@@ -110,7 +110,7 @@ _OWN: dict[str, Protocol] = {  # in the order of result tables
         # the last three with the option tokens
         summary=("accuracy", "text_mean_accuracy", "image_mean_accuracy", "map_accuracy"),
         correct="accuracy",
-        embeds=lambda *, tokens, **_: tokens,
+        embeds=lambda *, tokens, geometry, **_: tokens or geometry,
     ),
     "triplet": Protocol(
         triplet.evaluate,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from vlc_jax.evaluators import groups, stats, ties, token_scores
+from vlc_jax.evaluators import groups, image_pairs, stats, ties, token_scores
 from vlc_jax.evaluators.cases import check_cases, chunked, image_name, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.input_pipeline.case import Benchmark, Case
@@ -27,6 +27,7 @@ def evaluate(
     tie: str = "strict",
     chunk: int = 512,
     tokens: bool = False,
+    geometry: bool = False,
 ) -> stats.EvalResult:
     """Accuracy over all cases, per group, as means over groups, and of groups as units.
 
@@ -39,10 +40,11 @@ def evaluate(
     cases are embedded at a time; the result does not depend on it.
 
     tokens: also the accuracy of cosines between unpooled tokens (`token_scores`).
+    geometry: also cosines of the images of two cases that are a pair (`image_pairs`).
 
     Raises:
-      UsageError: an unknown tie policy, or `tokens` with a model without any. DataError: a case
-        without an image and two captions, or a caption and two images.
+      UsageError: an unknown tie policy, `tokens` with a model without any, or `geometry` without
+        pairs. DataError: a case without an image and two captions, or a caption and two images.
     """
     ties.check(tie)
     check_cases(
@@ -69,6 +71,8 @@ def evaluate(
         metrics |= _ranks(benchmark, standing, counts, tie)
     if tokens:
         metrics |= token_scores.metrics(benchmark, scorer, tie)
+    if geometry:
+        metrics |= image_pairs.choice_metrics(benchmark, scorer, chunk)
     rows = [
         _row(case, scores[n, : counts[n]].tolist(), right[n] == 1, tied[n])
         for n, case in enumerate(cases)

@@ -47,7 +47,26 @@ def metrics(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str, 
 
     A mean without any group that is large enough is omitted.
     """
-    return {name: decisions.proportion()} | _by_group(name, decisions, benchmark)
+    labels = [labels_of(group) for group in decisions.groups]
+    estimates = {name: decisions.proportion()}
+    for kind in _reported_kinds(labels, benchmark):
+        group_estimates = {
+            label: decisions.take(rows).proportion()
+            for label, rows in rows_by(labels, (kind,)).items()
+        }
+        equals = f"{kind}=" if kind else ""
+        estimates |= {f"{name}/{equals}{label}": each for (label,), each in group_estimates.items()}
+        if not kind:
+            estimates[f"{name}_macro"] = stats.macro(list(group_estimates.values()))
+    for average, how in benchmark.averages.items():
+        groups = {
+            path: decisions.take(rows).proportion()
+            for path, rows in rows_by(labels, how.by).items()
+            if len(rows) >= how.floor and path[-1] not in how.drop
+        }
+        if groups:
+            estimates[f"{name}_{average}"] = _nested(groups)
+    return estimates
 
 
 def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
@@ -56,16 +75,11 @@ def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
     KIND_accuracy, with groups and means as in `metrics` for the kinds whose label all cases of the
     unit share. Its chance is the product of the cases' chances.
     """
-    estimates = {}
+    labels, estimates = [labels_of(group) for group in decisions.groups], {}
     for kind in benchmark.together:
-        units: dict[str, list[int]] = {}
-        for row, group in enumerate(decisions.groups):
-            if kind in (labels := labels_of(group)):
-                units.setdefault(labels[kind], []).append(row)
-        if units:
-            rows = list(units.values())
+        if rows := list(rows_by(labels, (kind,)).values()):
             merged = Decisions(
-                [_shared_labels([decisions.groups[row] for row in unit]) for unit in rows],
+                [shared_labels([labels[row] for row in unit]) for unit in rows],
                 # product: shared ties are broken independently
                 np.array([np.prod(decisions.credit[unit]) for unit in rows], np.float64),
                 np.array([np.prod(decisions.chance[unit]) for unit in rows]),
@@ -83,11 +97,11 @@ def mean_scores(
     estimates = {name: stats.mean(values, unit="score")}
     for kind in _reported_kinds(labels, benchmark):
         equals = f"{kind}=" if kind else ""
-        for (label,), rows in _rows(labels, (kind,)).items():
+        for (label,), rows in rows_by(labels, (kind,)).items():
             estimates[f"{name}/{equals}{label}"] = stats.mean(values[rows], unit="score")
     for average, how in benchmark.averages.items():
         if len(how.by) == 1 and how.floor == 0 and not how.drop:  # the mean of subsets
-            parts = [stats.mean(values[rows], "score") for rows in _rows(labels, how.by).values()]
+            parts = [stats.mean(values[rows], "score") for rows in rows_by(labels, how.by).values()]
             if parts:
                 estimates[f"{name}_{average}"] = stats.mean_of_means(parts)
     return estimates
@@ -107,28 +121,6 @@ def group_name(group: Any) -> str:
     return group if isinstance(group, str) else json.dumps(group, sort_keys=True)
 
 
-def _by_group(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
-    labels = [labels_of(group) for group in decisions.groups]
-    estimates: dict[str, Estimate] = {}
-    for kind in _reported_kinds(labels, benchmark):
-        group_estimates = {
-            label: part.proportion() for label, part in _split(decisions, labels, (kind,)).items()
-        }
-        equals = f"{kind}=" if kind else ""
-        estimates |= {f"{name}/{equals}{label}": each for (label,), each in group_estimates.items()}
-        if not kind:
-            estimates[f"{name}_macro"] = stats.macro(list(group_estimates.values()))
-    for average, how in benchmark.averages.items():
-        groups = {
-            path: part.proportion()
-            for path, part in _split(decisions, labels, how.by).items()
-            if len(part.credit) >= how.floor and path[-1] not in how.drop
-        }
-        if groups:
-            estimates[f"{name}_{average}"] = _nested(groups)
-    return estimates
-
-
 def _reported_kinds(labels: Sequence[Mapping[str, str]], benchmark: Benchmark) -> list[str]:
     """Kinds of groups with metrics of their own; units (`together`) are too many for that."""
     # a dict, not a set: metrics keep the order of the cases
@@ -136,16 +128,10 @@ def _reported_kinds(labels: Sequence[Mapping[str, str]], benchmark: Benchmark) -
     return [kind for kind in kinds if kind not in benchmark.together]
 
 
-def _split(
-    decisions: Decisions, labels: Sequence[Mapping[str, str]], by: tuple[str, ...]
-) -> dict[tuple[str, ...], Decisions]:
-    """Decisions by their labels of the kinds `by`, sorted; decisions that lack one are dropped."""
-    return {path: decisions.take(rows) for path, rows in _rows(labels, by).items()}
-
-
-def _rows(
+def rows_by(
     labels: Sequence[Mapping[str, str]], by: tuple[str, ...]
 ) -> dict[tuple[str, ...], list[int]]:
+    """Rows by their labels of the kinds `by`, sorted; rows that lack one are dropped."""
     rows: dict[tuple[str, ...], list[int]] = {}
     for row, each in enumerate(labels):
         if all(kind in each for kind in by):
@@ -163,9 +149,9 @@ def _nested(groups: Mapping[tuple[str, ...], Estimate]) -> Estimate:
     return stats.macro(list(groups.values()))
 
 
-def _shared_labels(groups: Sequence[Any]) -> dict[str, str]:
-    """Labels that all groups share."""
-    first, *others = (labels_of(group) for group in groups)
+def shared_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Labels that all rows share."""
+    first, *others = labels
     return {
         kind: label for kind, label in first.items() if all(o.get(kind) == label for o in others)
     }

@@ -6,12 +6,16 @@ Image Embeddings" (2024) shows that CLIP's scores can still separate such pairs,
 reported together with its correlation to the margin of the scores.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
+from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import groups, stats
+from vlc_jax.evaluators.cases import chunked
+from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import cosine
 from vlc_jax.input_pipeline.case import Benchmark, image_file
 from vlc_jax.input_pipeline.record import DataError
@@ -27,7 +31,7 @@ DIFFERENCE = 0.6
 
 def metrics(
     pooled: Float[np.ndarray, "images embed"],
-    scores: Float[np.ndarray, "cases 2 2"],
+    scores: Float[np.ndarray, "cases 2 2"] | None,
     other: Float[np.ndarray, "images width"] | None,
     benchmark: Benchmark,
 ) -> tuple[dict[str, stats.Estimate], Float[np.ndarray, " cases"]]:
@@ -37,8 +41,8 @@ def metrics(
     agreement             share of pairs with a cosine above .95; chance: as above
     other_cosine          image_cosine of the features `other`
     erroneous_agreement   share of pairs that agree and differ in `other`; chance: as above
-    margin_correlation    Spearman's correlation of the cosine with the margin (s00 - s01 + s11 -
-                          s10) / 2; chance 0. Omitted if either is constant
+    margin_correlation    Spearman's correlation of the cosine with the margin of `scores`, (s00 -
+                          s01 + s11 - s10) / 2; chance 0. Omitted if either is constant
 
     All but the last also per group, as `metric/group`.
     """
@@ -54,12 +58,37 @@ def metrics(
             (far > AGREEMENT) & (far_other < DIFFERENCE),
             benchmark,
         )
-    flat = scores.astype(np.float64)
-    margin = (flat[:, 0, 0] - flat[:, 0, 1] + flat[:, 1, 1] - flat[:, 1, 0]) / 2
-    correlation = stats.spearman(near, margin)
-    if correlation is not None:
-        estimates["margin_correlation"] = correlation
+    if scores is not None:
+        (s00, s01), (s10, s11) = scores.astype(np.float64).transpose(1, 2, 0)
+        if correlation := stats.spearman(near, (s00 - s01 + s11 - s10) / 2):
+            estimates["margin_correlation"] = correlation
     return estimates, near
+
+
+def choice_metrics(benchmark: Benchmark, scorer: Scorer, chunk: int) -> dict[str, stats.Estimate]:
+    """Metrics of the images of two cases that are a pair, as What'sUp's left and right.
+
+    Raises UsageError for a benchmark without such pairs.
+    """
+    cases, labels = benchmark.cases, [groups.labels_of(case.group) for case in benchmark.cases]
+    pairs = [
+        dataclasses.replace(
+            cases[unit[0]],
+            images=tuple(cases[row].images[0] for row in unit),
+            group=groups.shared_labels([labels[row] for row in unit]),
+        )
+        for unit in groups.rows_by(labels, ("pair",)).values()
+        if len(unit) == 2
+    ]
+    if not pairs:
+        raise UsageError(
+            "geometry of the choice protocol compares the images of two cases of a pair, as "
+            f"What'sUp has them; {benchmark.name!r} has no pairs: leave the option out"
+        )
+    images = [image for pair in pairs for image in pair.images]
+    pooled = np.concatenate([scorer.embed_images(part).pooled for part in chunked(images, chunk)])
+    stats.require_finite(pooled, benchmark.name)
+    return metrics(pooled, None, None, dataclasses.replace(benchmark, cases=pairs))[0]
 
 
 def other_features(stored: StoredFeatures, benchmark: Benchmark) -> np.ndarray:
@@ -88,8 +117,7 @@ def _cosines(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _means(
     name: str, near: np.ndarray, far: np.ndarray, benchmark: Benchmark
 ) -> dict[str, stats.Estimate]:
-    labels = [case.group for case in benchmark.cases]
-    estimates = groups.mean_scores(name, near, labels, benchmark)
+    estimates = groups.mean_scores(name, near, [c.group for c in benchmark.cases], benchmark)
     chance = float(far.mean()) if len(far) > 1 else None
     return {each: estimate._replace(chance=chance) for each, estimate in estimates.items()}
 

@@ -5,6 +5,7 @@
 Beside this file:
 
   values.csv             a value per row, as printed; `count`: decisions behind it, if known
+  unknown.csv            cells of these papers whose numbers are not known here, with the value nan
   checkpoints.csv        202 CLIP checkpoints, a row each, in percent (`vl_compo` in sources.csv)
   checkpoint_scores.csv  description of the 136 columns of checkpoints.csv, in their order
   sources.csv            sources of the values: papers, their authors, reruns by others
@@ -14,7 +15,7 @@ Beside this file:
 Benchmarks, metrics and protocols have our names, and so do models with values from several sources.
 The protocol of a metric that none of our protocols computes is the reason:
 generation (answers graded by people or by GPT-4), linear_probe (searches the weight decay of AdamW,
-ours the C of L-BFGS), mean (over sets that are not listed), geometry, example, count.
+ours the C of L-BFGS), mean (over sets that are not listed), example, count.
 """
 
 import csv
@@ -85,6 +86,12 @@ class UnknownModelError(ValueError):
 def values() -> tuple[Value, ...]:
     """All values: those of values.csv, then those of the checkpoints."""
     return *(_value(**row) for row in rows("values.csv")), *checkpoint_values()
+
+
+@functools.cache
+def unknown() -> tuple[Value, ...]:
+    """Cells of the papers' tables whose numbers are not known here."""
+    return tuple(_value(**row) for row in rows("unknown.csv"))
 
 
 def model_values(model: str) -> list[Value]:
@@ -186,9 +193,10 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
             without[name] = None
         # all metrics: a paper may print groups that our summary leaves out
         for row in table.rows([result], everything=True):
-            if value := _fitting(row, alike):
+            if value := next((value for value in alike if is_same(row, value)), None):
                 result["metrics"][row.metric]["paper"] = value.number
-                origins.setdefault(value.origin, {})[_named(name, value)] = None
+                named = name if value.count else f"{name} (number of cases not published)"
+                origins.setdefault(value.origin, {})[named] = None
         if candidates:
             left_out |= dict.fromkeys(_left_out(result, candidates, alike))
     return _sentences(model, origins, left_out, without)
@@ -247,11 +255,6 @@ def _names(result: Mapping[str, Any]) -> tuple[str, str]:
     return str(result.get("benchmark")).partition("@")[0], str(result.get("reader"))
 
 
-def _fitting(row: table.Row, candidates: Sequence[Value]) -> Value | None:
-    """First value of the same metric, protocol and number of decisions; None if there is none."""
-    return next((value for value in candidates if is_same(row, value)), None)
-
-
 def is_same(row: table.Row, value: Value) -> bool:
     """True if a published value of the same benchmark has our metric, protocol and number of
     decisions; an unpublished number matches any."""
@@ -264,10 +267,6 @@ def full_metric(row: table.Row) -> str:
     """Metric as named by published values: a group "subset=swap_obj" without its kind."""
     name, slash, group = row.metric.partition("/")
     return name + slash + group.rpartition("=")[2]
-
-
-def _named(benchmark: str, value: Value) -> str:
-    return benchmark if value.count else f"{benchmark} (number of cases not published)"
 
 
 def _left_out(
