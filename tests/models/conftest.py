@@ -41,6 +41,12 @@ TINY = {
         | {"image_size": 32, "projection": 8},
         "text": {**SMALL, **TEXT, "projection": 8},
     },
+    "llm2clip": {
+        "variant": "B/32",
+        "vector_width": 6,
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {"connector": "llm2clip", "projection": 8},
+    },
     "dinov2": {
         "variant": "DINOv2-B/14",
         "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},
