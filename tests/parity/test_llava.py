@@ -193,10 +193,13 @@ def test_embeddings_of_vlm2vec(folder, whole, io):
     rows = [row[skip:] for row, skip in zip(rows, (17, 1, 17), strict=True)]
     ids = np.stack([np.pad(row, (0, 13 - len(row)), constant_values=2) for row in rows])
     ids = ids.astype(np.int32)
-    image, text = jax.jit(
-        lambda: (apply(io["images"][[0, 2]], ids[[0, 2]], method="encode_image").pooled,
-                 apply(ids[1:2], method="encode_text").pooled)
-    )()  # fmt: skip
+
+    @jax.jit
+    def embeddings(images, asked, texts):
+        image = apply(images, asked, method="encode_image")
+        return image.pooled, apply(texts, method="encode_text").pooled
+
+    image, text = embeddings(io["images"][[0, 2]], ids[[0, 2]], ids[1:2])
     np.testing.assert_allclose(image, io["embeddings"][[0, 2]], atol=1e-5)
     np.testing.assert_allclose(text, io["embeddings"][1:2], atol=1e-5)
 
