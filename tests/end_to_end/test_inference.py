@@ -368,7 +368,7 @@ def test_a_wrong_argument_is_one_line(tiny, call, message):
     [
         (lambda load: load(None), "load takes the path of a run or of weights; got None"),
         *(
-            (lambda load, size=size: load("x", batch_size=size), f"from 1 on; got {size!r}")
+            (lambda load, size=size: load(".", batch_size=size), f"from 1 on; got {size!r}")
             for size in ("8", 2.5, None, 0)
         ),
         (
