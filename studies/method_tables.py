@@ -44,13 +44,6 @@ HEADLINES = {  # benchmark and metric -> name; the first ones that a model has s
     ("mmvp", "image_score"): "MMVP",
 }
 MOST = 2  # numbers of a cell
-ORACLES = {  # of Method.compared
-    "authors": "the authors' formulas",
-    "torch": "ours in torch",
-    "released": "ours in torch, the authors' with `as_released`",
-    "library": "its library",
-    "numpy": "numpy",
-}
 
 
 def readme(results: Results) -> str:
@@ -82,7 +75,7 @@ def systems(results: Results) -> str:
     for method in METHODS.values():
         oracle, _, test = method.compared.partition(": ")
         names = ", ".join(f"`{row.run}`" for row in method.rows if row.given)
-        cells = [_link(method, "methods.md"), names, f"{ORACLES[oracle]}, `{test}`"]
+        cells = [_link(method, "methods.md"), names, f"{oracle}, `{test}`"]
         rows.append([*cells, *_numbers(method, results)])
     return markdown_table(header, rows, len(header))
 

@@ -73,12 +73,6 @@ def test_parts_a_fifth_above_their_budget_fail(parts, tmp_path, monkeypatch):
     assert rows[1].split()[-3:-1] == ["100", "80"]
 
 
-def test_without_a_failed_test_the_last_lines_are_shown(parts):
-    assert parts.first_failure("a\nE   x == y\nFAILED b\n") == "FAILED b"
-    assert parts.first_failure("make: *** Error 2") == "make: *** Error 2"
-    assert parts.first_failure("1\n2\n3\n4") == "2\n3\n4"
-
-
 def test_make_takes_the_newest_python_that_works(tmp_path):
     for version, code in {"3.13": 1, "3.12": 0, "3.11": 0}.items():
         path = tmp_path / f"python{version}"

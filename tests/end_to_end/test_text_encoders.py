@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 
 from tests.support import helpers, llava_folder, small_models
+from vlc_jax.devices import sharding
 from vlc_jax.encode import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.commands import vector_file
@@ -80,17 +81,21 @@ def test_adapters_are_added_one_after_the_other(folder):
 
 
 @pytest.mark.devices
-def test_parameters_of_half_the_size_lie_on_every_device(folder):
-    half = encoder(folder, adapters=("one",), dtype="bfloat16")
-    found = half(TEXTS)
+def test_devices_share_texts_and_give_the_vectors_of_one(folder, monkeypatch):
+    half, whole = (encoder(folder, adapters=("one",), dtype=x) for x in ("bfloat16", "float32"))
+    found, expected = half(TEXTS), whole(TEXTS)
     leaves = jax.tree.leaves(half.encoder.params)
     assert {x.dtype.name for x in leaves} == {"bfloat16"}
     assert {len(x.sharding.device_set) for x in leaves} == {8}
     assert "head" not in half.encoder.params
     assert found.dtype == np.float32
-    whole = encoder(folder, adapters=("one",))(TEXTS)
-    np.testing.assert_allclose(found, whole, atol=0.1)
-    assert (found != whole).any()
+    np.testing.assert_allclose(found, expected, atol=0.1)
+    assert (found != expected).any()
+    one = functools.partial(sharding.make_mesh, hardware=jax.devices()[:1])
+    monkeypatch.setattr(sharding, "make_mesh", one)
+    alone = encoder(folder, adapters=("one",))
+    assert {len(x.sharding.device_set) for x in jax.tree.leaves(alone.encoder.params)} == {1}
+    np.testing.assert_allclose(alone(TEXTS), expected, atol=1e-5)
 
 
 def test_another_model_adapter_or_precision_is_another_encoder(folder):

@@ -330,8 +330,6 @@ def test_tensors_of_torch_are_read_wherever_they_are(root, tmp_path):
         ({"benchmarks": "winoground", "geometry": True}, "winoground: .* reads embeddings"),
         ({"benchmarks": "sugarcrepe", "tokens": True}, "sugarcrepe: .* reads embeddings"),
         ({"benchmarks": "scenes_relation_swap"}, "root is the folder of published sets"),
-        ({"benchmarks": "sugarcrepe", "count": 2.5}, r"'count' is an integer or None; got 2\.5"),
-        ({"benchmarks": "sugarcrepe", "count": True}, "'count' is an integer or None; got True"),
         ({"benchmarks": "sugarcrepe", "count": 0}, "count is a whole number from 1 on; got 0"),
         ({"benchmarks": "sugarcrepe", "batch_size": 0}, "batch_size .* at least 1; got 0"),
         ({"benchmarks": "sugarcrepe", "model": "runs/clip"}, "one of vlc_jax.load.*; got str"),

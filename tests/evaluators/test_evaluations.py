@@ -126,11 +126,6 @@ def test_unknown_benchmark_names_the_nearest():
         benchmarks.protocol_of("scenes_attribut_swap")
 
 
-def test_unknown_option_names_the_nearest(constant_scorer):
-    with pytest.raises(errors.UsageError, match=r"'ties'.*did you mean 'tie'"):
-        evaluators.evaluate("choice", tiny_benchmark("choice"), constant_scorer, ties="half")
-
-
 def test_a_value_of_another_type_is_refused():
     with pytest.raises(errors.UsageError, match="'first_step' is an integer; got 'x', str"):
         evaluators.check("pairs", {"protocol": "multiple_choice", "first_step": "x"})
@@ -161,9 +156,3 @@ def test_protocols_that_ask_are_refused_for_a_model_that_cannot_answer():
         with pytest.raises(errors.UsageError, match="take a captioner"):
             evaluators.check("choice", {"protocol": name}, mute)
     evaluators.check("choice", {}, mute)
-
-
-def test_only_readers_with_the_option_source_read_the_configured_source():
-    reading = {name for name in benchmarks.READERS if benchmarks.reads_source(name)}
-    of_classes = {"zeroshot", "multilabel", "linear_probe"}
-    assert reading == {"retrieval", "choice", "triplet", "pairs"} | of_classes

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from vlc_jax import errors, evaluators
+from vlc_jax import evaluators
 from vlc_jax.evaluators import retrieval, ties
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 
@@ -43,12 +43,6 @@ def test_a_constant_scorer_gets_nothing_if_strict_and_chance_if_ties_are_shared(
         if metric.unit == "fraction" and metric.chance < 1:
             assert strict.metrics[name].value == 0, name
             assert strict.metrics[name].ties > 0, name
-
-
-@pytest.mark.parametrize("protocol", TIED)
-def test_an_unknown_policy_is_refused(protocol, constant_scorer):
-    with pytest.raises(errors.UsageError, match=r"tie must be one of .*'half'.*; got 'lucky'"):
-        evaluators.PROTOCOLS[protocol].evaluate(make(protocol), constant_scorer, tie="lucky")
 
 
 def broken_at_random(scores, rule):

@@ -38,12 +38,6 @@ def evaluate(table_scorer, scores, groups=None, **options):
     return triplet.evaluate(benchmark, table_scorer(look_up).scorer(), **options)
 
 
-def test_orders_of_a_hand_made_matrix_with_ties():
-    found = triplet.orders(np.array(list(HAND_MADE)))
-    np.testing.assert_array_equal(found.sum(axis=1), 1)
-    assert found.argmax(axis=1).tolist() == list(HAND_MADE.values())
-
-
 def test_metrics_of_a_hand_made_matrix_with_ties(table_scorer):
     result = evaluate(table_scorer, list(HAND_MADE))
     found = {name: (e.value, e.ties) for name, e in result.metrics.items() if e.unit == "fraction"}

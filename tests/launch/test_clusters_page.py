@@ -4,7 +4,6 @@ import itertools
 import re
 import shlex
 
-import pytest
 import yaml
 
 from tests.support import helpers, stand_ins
@@ -111,12 +110,6 @@ def test_commands_for_containers_set_what_the_files_read():
     for words in starting("sky", "jobs", "launch"):
         pairs = [after for word, after in itertools.pairwise(words) if word == "--env"]
         assert {pair.partition("=")[0] for pair in pairs} == {*envs}
-
-
-@pytest.mark.parametrize("accelerator", ["cuda12", "cuda13", "tpu", "cpu"])
-def test_the_page_names_every_accelerator_that_can_be_installed(accelerator):
-    assert f"`{accelerator}`" in PAGE
-    assert accelerator in (helpers.ROOT / "launch/install.sh").read_text()
 
 
 def test_the_table_has_the_exit_codes_of_the_program():

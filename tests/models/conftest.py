@@ -5,31 +5,12 @@ import functools
 import jax
 import numpy as np
 
+from tests.support import small_models
 from vlc_jax import models, types
 
 SMALL = {"width": 16, "heads": 2, "depth": 2, "mlp_width": 24}
 TEXT = {"vocab_size": 30, "context_length": 7, "eos_id": 2}
-TINY = {
-    "clip": {
-        "variant": "B/32",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**SMALL, **TEXT, "projection": 8},
-    },
-    "siglip": {
-        "variant": "SigLIP-B/16",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4},
-        "text": {**SMALL, **TEXT, "projection": 16},
-    },
-    "eva02": {
-        "variant": "EVA02-B/16",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**SMALL, **TEXT, "projection": 8},
-    },
-    "roberta": {
-        "variant": "roberta-B/32",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**SMALL, **TEXT, "projection": 8},
-    },
+TINY = small_models.families(SMALL, TEXT, heads=2) | {
     "resnet": {
         "variant": "RN50",
         "image": {"width": 4, "stages": (1,) * 4, "heads": 2, "image_size": 64, "projection": 8},
@@ -40,11 +21,6 @@ TINY = {
         "image": {"width": 4, "stages": (1, 2), "heads": 2, "window": 2, "patch_size": 8}
         | {"image_size": 32, "projection": 8},
         "text": {**SMALL, **TEXT, "projection": 8},
-    },
-    "dinov2": {
-        "variant": "DINOv2-B/14",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},
-        "text": {},
     },
     "mini": {
         "variant": "mini",

@@ -235,25 +235,34 @@ def test_the_batch_axis_is_sharded_before_and_after_every_block(monkeypatch):
 @pytest.mark.devices
 @pytest.mark.parametrize(
     ("family", "part"),
-    [("eva02", "image"), ("roberta", "text"), ("resnet", "image"), ("swin", "image")],
-)
-def test_towers_of_a_sharded_batch_only_add_up_their_gradients(family, part):
-    """No reshape or gather of a forward or backward pass crosses examples. CLIP's own towers, which
-    these families have beside the one here: see the test of hard texts.
+    [("eva02", "image"), ("resnet", "image"), ("swin", "image"), ("roberta", "text"),
+     ("llm2clip", "text")],
+)  # fmt: skip
+def test_a_tower_of_a_sharded_batch_is_that_of_one_device(family, part):
+    """Features and gradients; no reshape or gather of either pass crosses examples. CLIP's own
+    towers: see the test of hard texts, and tests/train/test_microbatch.py.
     """
     model, params, _ = make(family)
+    rng, side = np.random.default_rng(0), model.image.image_size
+    images = rng.normal(size=(8, side, side, 3)).astype(np.float32)
+    texts = {"roberta": rng.integers(2, 30, (8, 7)).astype(np.int32),
+             "llm2clip": rng.normal(size=(8, 6)).astype(np.float32)}  # fmt: skip
+    given = {part: params[part]}, images if part == "image" else texts[family]
+
+    @jax.jit
+    def run(params, array):
+        def total(params):
+            pooled = model.apply({"params": params}, array, method=f"encode_{part}").pooled
+            return jnp.sum(pooled**3), pooled
+
+        return jax.grad(total, has_aux=True)(params)
+
     mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
-    split, whole = NamedSharding(mesh, jax.P("data")), NamedSharding(mesh, jax.P())
-    params = jax.device_put(params, whole)
-    side = model.image.image_size
-    image, text = np.zeros((16, side, side, 3), np.float32), np.zeros((16, 7), np.int32)
-    array = jax.device_put(image if part == "image" else text, split)
-
-    def total(params, array):
-        features = model.apply({"params": params}, array, method=f"encode_{part}")
-        return jnp.sum(features.pooled**3)
-
-    hlo = jax.jit(jax.grad(total)).lower(params, array).compile().as_text()
+    where = NamedSharding(mesh, jax.P()), NamedSharding(mesh, jax.P("data"))
+    split = jax.device_put(jax.device_get(given), where)
+    program = run.lower(*split).compile()
+    assert_close(program(*split), run(*given))
+    hlo = program.as_text()
     assert "all-reduce" in hlo
     for collective in ("all-gather", "all-to-all", "collective-permute"):
         assert collective not in hlo, collective

@@ -114,20 +114,6 @@ def test_every_head_is_tested_here():
     assert models.HEADS["xvlm"].score is models.HEADS["blip"].score
 
 
-def test_protocols_tell_which_heads_decode_and_generate():
-    made = {name: models.HEADS[name](**HEADS[name]) for name in HEADS}
-    decode, generate = (
-        {name for name, head in made.items() if isinstance(head, protocol)}
-        for protocol in (heads.Decoding, heads.Generating)
-    )
-    assert (decode, generate) == (
-        {"captioner", "instructblip", "vlm2vec", "qwen3_vl"},
-        {"captioner", "instructblip"},
-    )
-    assert {name for name, head in made.items() if head.reads_marks} == {"dcsm"}
-    assert made["captioner"].clone(scores="answer").reads_marks
-
-
 @pytest.fixture(scope="module")
 def features():
     rng = np.random.default_rng(0)

@@ -191,6 +191,14 @@ def options(model, images: torch.Tensor, io: dict) -> None:
     io["options_valid"] = np.array([[k < len(row) for k in range(4)] for row in found])
 
 
+def vlm2vec(model, images: torch.Tensor, io: dict) -> None:
+    """Features after the last norm at the last token, of unit length."""
+    ids, mask = prompts("left")
+    read = model.model(input_ids=ids, attention_mask=mask, pixel_values=images[[0, 2]])
+    last = read.last_hidden_state[:, -1]
+    io["embeddings"] = torch.nn.functional.normalize(last, dim=-1).numpy()
+
+
 def m3id(model, images: torch.Tensor, io: dict) -> None:
     """Every step runs both texts anew, as the formula reads. The logits are three times as large,
     so that the model is sure of some tokens."""
@@ -256,7 +264,7 @@ def main(out: Path) -> None:
     layouts(out, model)
     images = torch.randn(3, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(4))
     io["images"] = images.permute(0, 2, 3, 1).numpy()
-    for write in (vision, generation, options, m3id, half):
+    for write in (vision, generation, options, vlm2vec, m3id, half):
         write(model, images, io)
     np.savez(out / "io.npz", **io)
 

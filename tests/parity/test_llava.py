@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 
 from tests.support import plain_llava
-from vlc_jax import types
+from vlc_jax import models, types
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import captioner, decode, layers, llava, lm, lora, rope
 from vlc_jax.weights import llava as weights
@@ -177,6 +177,31 @@ def test_perplexities_of_options(whole, io):
         model.lm, params["lm"], prompts(whole, io), options, valid
     )
     np.testing.assert_allclose(np.exp(-found), np.exp(io["losses"]), rtol=1e-5)
+
+
+def test_embeddings_of_vlm2vec(folder, whole, io):
+    sizes, params = weights.read_sizes(folder / "llava"), whole[1]
+    model = models.build(
+        *("vlm2vec", "L/14"), text_tower=False, vocab_size=128, context_length=13, eos_id=2,
+        head={"decoder": sizes["lm"], "stage": "raw", "prefix": (1,)},
+        image={**sizes["image"], "depth": whole[0].image.depth, "projection": None},
+    )  # fmt: skip
+    head = {name: params[name] for name in ("projector", "lm")}
+    apply = functools.partial(model.apply, {"params": {"image": params["image"], "head": head}})
+    rows = [x[mask == 1] for x, mask in zip(io["left/ids"], io["left/mask"], strict=True)]
+    # behind the start token and the image, of which the second row has none
+    rows = [row[skip:] for row, skip in zip(rows, (17, 1, 17), strict=True)]
+    ids = np.stack([np.pad(row, (0, 13 - len(row)), constant_values=2) for row in rows])
+    ids = ids.astype(np.int32)
+
+    @jax.jit
+    def embeddings(images, asked, texts):
+        image = apply(images, asked, method="encode_image")
+        return image.pooled, apply(texts, method="encode_text").pooled
+
+    image, text = embeddings(io["images"][[0, 2]], ids[[0, 2]], ids[1:2])
+    np.testing.assert_allclose(image, io["embeddings"][[0, 2]], atol=1e-5)
+    np.testing.assert_allclose(text, io["embeddings"][1:2], atol=1e-5)
 
 
 def test_m3id_ids(whole, io):

@@ -109,8 +109,6 @@ def test_a_paper_comes_before_a_rerun_by_others():
     values = [v for v in published.model_values(L14) if v.benchmark == "winoground"]
     published.add(L14, [ours])
     assert ours["metrics"]["text_score"]["paper"] == values[0].number == 0.278
-    kinds = {published.sources()[v.source]["kind"] for v in published.model_values(CLIP)}
-    assert kinds == {"paper", "authors", "rerun"}
     ours = result("flickr30k_order", "choice", {"accuracy": metric(count=5000)})
     (sentence, *_) = published.add(CLIP, [ours])
     assert "ICLR 2023" in sentence

@@ -139,11 +139,6 @@ def test_headlines_are_those_of_any_run():
     ]  # fmt: skip
 
 
-def test_results_older_than_others_of_their_run_are_named():
-    runs = of([result(), result("c", step=3)], [result()], [])
-    assert compare.stale("xyz", runs) == ["x: evaluated at step 5, but c at step 3."]
-
-
 @pytest.mark.parametrize(
     ("paths", "names"),
     [

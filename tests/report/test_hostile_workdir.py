@@ -37,16 +37,20 @@ SHAPES = {
     "env.json": [
         {"command": ODD, "commit": ["a"], "hardware": {"devices": [ODD]}, "versions": [1]},
         {"hardware": {"device_count": HUGE}, "parameters": {"total": HUGE}, "input": "x"},
+        {"hardware": 3, "parameters": [], "command": ["a", 1]},
     ],
     "metrics.jsonl": [
         {"step": 3, "train/loss": HUGE, "perf/mfu": "\ud800", "time/elapsed_s": 1e300},
         {"step": HUGE, "train/loss": 1e308, "train/loss_over_log_batch": 5e-324},
         {"step": -(2**62), "train/loss": float("inf"), "time/elapsed_s": -1},
+        {"step": 1, "train/loss": "high", "perf/mfu": None, "time/elapsed_s": float("nan")},
     ],
     "events.jsonl": [{"event": ODD, "time": ODD, "step": ODD}, {"event": "resume", "step": HUGE}],
     "DONE": [{"step": HUGE}, {"step": "\ud800"}],
+    "FAILED": [{"step": "x"}],
     RESULT: [
         {"metrics": {"\ud800": {"value": 0.5}, "m": {"value": HUGE}}},
+        {"metrics": {"m": 3}, "summary": 4},
         {"metrics": {"[/red]": {"value": 1e308, "low": -1e308, "high": 1e308, "unit": "rank"}}},
         {"metrics": {"m": {"value": 0.5, "chance": ODD, "count": HUGE, "unit": ODD}},
          "summary": ["m", ODD], "protocol": ODD, "options": ODD, "version": HUGE},

@@ -98,10 +98,6 @@ def test_words_say_first_and_last_value_and_escape_what_html_would_read():
     assert 'aria-label="Loss &lt;&quot;a&quot;&amp;b> from 2.5' in picture.svg
 
 
-def test_bars_have_chance_in_words():
-    assert "swap accuracy 50.0 percent, chance 50.0" in PICTURES["bars"]().description
-
-
 def test_long_curves_are_thinned_without_moving_their_mean():
     x, y = np.arange(10_007.0), np.random.default_rng(0).random(10_007)
     thin_x, thin_y = plot._thin(x, y)

@@ -30,19 +30,6 @@ def test_half_written_and_repeated_rows_leave_each_step_once(tmp_path):
     assert "metrics.jsonl: 2 lines are no JSON object and were left out" in run.notes
 
 
-def test_what_cannot_be_read_becomes_a_note(tmp_path):
-    write(tmp_path / "config.json", "{'a': 1}")
-    write(tmp_path / "env.json", "[1, 2]")
-    write(tmp_path / "evals" / "b" / "5.json", '{"metrics": {}, "step": 5}')
-    (tmp_path / "events.jsonl").write_bytes(b"\xff\xfe\n")
-    run = read_workdir.read(tmp_path)
-    assert (run.config, run.env, run.events, run.evaluations) == ({}, {}, [], [])
-    assert "metrics.jsonl is missing" in run.notes
-    text = " ".join(run.notes)
-    for name in ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "evals/b/5.json"):
-        assert name in text
-
-
 @pytest.mark.parametrize(("newer", "failed"), [("DONE", False), ("FAILED", True)])
 def test_the_newer_of_done_and_failed_holds(tmp_path, newer, failed):
     for name in ("DONE", "FAILED"):

@@ -157,17 +157,6 @@ def test_any_one_file_of_a_run_is_enough(tmp_path, name):
     assert Page(text_of(tmp_path)[0]).crossed == []
 
 
-def test_values_of_unexpected_kinds_do_no_harm(tmp_path):
-    write_json(tmp_path / "env.json", {"hardware": 3, "parameters": [], "command": ["a", 1]})
-    write_json(tmp_path / "FAILED", {"step": "x"})
-    write_json(tmp_path / "evals" / "b" / "1.json", {"metrics": {"m": 3}, "summary": 4})
-    row = '{"step": 1, "train/loss": "high", "perf/mfu": null, "time/elapsed_s": NaN}\n'
-    (tmp_path / "metrics.jsonl").write_text(row)
-    report.write(tmp_path)
-    assert "Exit code ? at step 1" in text_of(tmp_path)[0]
-    assert "\na 1</pre>" in text_of(tmp_path)[0]
-
-
 @pytest.mark.usefixtures("blank_figures")
 def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, tmp_path):
     path = make_workdir()

@@ -7,11 +7,9 @@ import re
 import subprocess
 import sys
 
-import jax
 import pytest
 
 from tests.support import helpers
-from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.run import workdir, workdir_files
@@ -157,15 +155,10 @@ def test_images_of_another_size_are_refused(run):
     run.check_images({"b.jpg": 21}, allow_change=False)
 
 
-def test_a_damaged_config_file_is_an_error_naming_it(run):
-    saved(run)
-    (run.path / "config.json").write_text('{"steps": ')
-    with pytest.raises(UsageError, match=r"config\.json is not valid JSON"):
-        run.check_config({"steps": 1}, allow_change=False)
-
-
 @pytest.mark.parametrize(
-    "content", [b"[1]", b"5", b"\xff", b"[" * 99_999, b'{"a": ' * 9_999, b"9" * 5_000], ids=range(6)
+    "content",
+    [b"[1]", b"5", b"\xff", b'{"a"', b"[" * 99_999, b'{"a": ' * 9_999, b"9" * 5_000],
+    ids=range(7),
 )
 def test_a_config_of_something_else_is_an_error_naming_it(run, content):
     saved(run)
@@ -188,14 +181,6 @@ def test_an_environment_without_fingerprints_is_an_error(run):
     saved(run).write_env(input=["a"])
     with pytest.raises(UsageError, match=r"env\.json holds no fingerprints"):
         run.check_data({"train": "a"}, allow_change=False)
-
-
-def test_the_environment_names_command_hardware_and_versions(run):
-    run.write_env(hardware=runtime.hardware(), parameters={"total": 1})
-    env = json.loads((run.path / "env.json").read_text())
-    assert env["hardware"]["device_count"] == jax.device_count()
-    assert env["versions"]["jax"]
-    assert env["parameters"] == {"total": 1}
 
 
 def test_done_and_failed_exclude_each_other(run):

@@ -93,15 +93,18 @@ def test_an_option_of_a_benchmark_adds_the_benchmark():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("reader", "options", "message"),
     [
-        ({"subsets": "plurals"}, r"""a list of texts; .*: write \["plurals"\], in a shell '\["""),
-        ({"subset": ["plurals"]}, r"unknown option of valse 'subset'; did you mean 'subsets'"),
-        ({"ties": "half"}, r"unknown option of valse 'ties'; did you mean 'tie'"),
+        ("whatsup_a", {"label_fixes": "no"}, "'label_fixes' is True or False; got 'no'"),
+        ("crepe_productivity", {"complexities": ["4"]}, "'complexities' is a list of integers"),
+        ("valse", {"subsets": "plurals"}, r"""a list of texts; .*: write \["plurals"\], in"""),
+        ("valse", {"subset": ["plurals"]}, "unknown option .* 'subset'; did you mean 'subsets'"),
+        ("valse", {"ties": "half"}, r"unknown option of valse 'ties'; did you mean 'tie'"),
     ],
 )
-def test_an_option_of_a_benchmark_is_named_with_its_cure(options, message, tmp_path):
-    setup = data.benchmark("valse", "valse", {"root": str(tmp_path), **options})
+def test_an_option_of_a_benchmark_is_named_with_its_cure(reader, options, message, tmp_path):
+    options = {"reader": reader, "root": str(tmp_path), **options}
+    setup = data.benchmark("config.evals.mine", "mine", options)
     with pytest.raises(UsageError, match=message):
         setup.read()
 

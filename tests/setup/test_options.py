@@ -117,20 +117,6 @@ def test_an_unknown_option_or_another_type_is_refused(config, group, options, me
 
 
 @pytest.mark.parametrize(
-    ("reader", "options", "message"),
-    [
-        ("whatsup_a", {"label_fixes": "no"}, "'label_fixes' is True or False; got 'no'"),
-        ("valse", {"subsets": "existence"}, "'subsets' is a list of texts; got 'existence'"),
-        ("crepe_productivity", {"complexities": ["4"]}, "'complexities' is a list of integers"),
-    ],
-)
-def test_an_option_of_a_benchmark_with_another_type_is_refused(reader, options, message):
-    setup = data.benchmark("config.evals.mine", "mine", {"reader": reader, **options})
-    with pytest.raises(UsageError, match=f"config.evals.mine: benchmark '{reader}'.*{message}"):
-        setup.read()
-
-
-@pytest.mark.parametrize(
     ("flag", "value"),
     [
         (["size=a=b.jsonl"], "a=b.jsonl"),

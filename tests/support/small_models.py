@@ -3,7 +3,7 @@
 import functools
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,31 @@ IMAGE = {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8, 
          "activation": "quick_gelu", "epsilon": 1e-5}  # fmt: skip
 SIGLIP = IMAGE | {"activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False,
                   "patch_bias": True, "pooling": "mean"}  # fmt: skip
+
+
+def families(small: Mapping[str, int], text: Mapping[str, int], heads: int) -> dict[str, Any]:
+    """Family -> options of models.build with towers of these sizes.
+
+    heads: of towers that turn queries and keys.
+    """
+    image, plain = {**small, "image_size": 12, "patch_size": 4}, {**small, **text}
+    projected, short = {**image, "projection": 8}, {**plain, "projection": 8}
+    turning = {**projected, "heads": heads}
+    made = {
+        "clip": ("B/32", projected, short),
+        "siglip": ("SigLIP-B/16", image, {**plain, "projection": small["width"]}),
+        "eva02": ("EVA02-B/16", turning, short),
+        "eva01": ("EVA01-g/14", turning, short),
+        "pe": ("PE-Core-B/16", {**turning, "pool_heads": 2}, short),
+        "roberta": ("roberta-B/32", projected, short),
+        "dinov2": ("DINOv2-B/14", {**image, "registers": 2}, {}),
+        "llm2clip": ("B/32", projected, {"connector": "llm2clip", "projection": 8}),
+    }
+    options = {"llm2clip": {"vector_width": 6}}
+    return {
+        name: {"variant": variant, "image": image, "text": text, **options.get(name, {})}
+        for name, (variant, image, text) in made.items()
+    }
 
 
 # What the config files of an exported CLIP say.

@@ -7,95 +7,45 @@ import jax
 import numpy as np
 import pytest
 
-from tests.support import archives
+from tests.support import archives, small_models
 from tests.support.small_models import normal
 from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import Architecture, rename
+from vlc_jax.weights import Architecture
 
 SMALL = {"width": 24, "heads": 4, "depth": 2, "mlp_width": 40}
-TEXT = {**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2}
-MODELS = {
-    "clip": {
-        "variant": "B/32",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**TEXT, "projection": 8},
-    },
-    "siglip": {
-        "variant": "SigLIP-B/16",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4},
-        "text": {**TEXT, "projection": 24},
-    },
+TEXT = {"vocab_size": 30, "context_length": 7, "eos_id": 2}
+IMAGE = {**SMALL, "image_size": 12, "patch_size": 4}
+OF_PAIRS = {  # no text tower, and a head with an encoder
+    "text_tower": False,
+    **TEXT,
+    "head": {"encoder": {**SMALL, "width": 16, "positions": 9}, "projection": 8},
+}
+MODELS = small_models.families(SMALL, TEXT, heads=3) | {
     "naflex": {
         "variant": "SigLIP2-B/16-naflex",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "position_grid": 5},
-        "text": {**TEXT, "projection": 24},
-    },
-    "eva02": {
-        "variant": "EVA02-B/16",
-        "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**TEXT, "projection": 8},
-    },
-    "eva01": {
-        "variant": "EVA01-g/14",
-        "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**TEXT, "projection": 8},
-    },
-    "pe": {
-        "variant": "PE-Core-B/16",
-        "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8}
-        | {"pool_heads": 2},
-        "text": {**TEXT, "projection": 8},
-    },
-    "roberta": {
-        "variant": "roberta-B/32",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {**TEXT, "projection": 8},
+        "image": {**IMAGE, "position_grid": 5},
+        "text": {**SMALL, **TEXT, "projection": 24},
     },
     "resnet": {
         "variant": "RN50",
         "image": {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "image_size": 32}
         | {"projection": 8},
-        "text": {**TEXT, "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
     },
-    "dinov2": {
-        "variant": "DINOv2-B/14",
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},
-    },
-    "dinov2_g": {"variant": "DINOv2-g/14", "image": {**SMALL, "image_size": 12, "patch_size": 4}},
-    "llm2clip": {
-        "variant": "B/32",
-        "vector_width": 6,
-        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
-        "text": {"connector": "llm2clip", "projection": 8},
-    },
+    "dinov2_g": {"variant": "DINOv2-g/14", "image": IMAGE},
     "blip": {
         "name": "blip",
         "variant": "B/16",
-        "text_tower": False,
-        "vocab_size": 30,
-        "context_length": 7,
-        "eos_id": 2,
-        "image": {
-            **SMALL,
-            "image_size": 12,
-            "patch_size": 4,
-            "patch_bias": True,
-            "pre_norm": False,
-            "projection": None,
-        },
-        "head": {"encoder": {**SMALL, "width": 16, "positions": 9}, "projection": 8},
+        "image": {**IMAGE, "patch_bias": True, "pre_norm": False, "projection": None},
+        **OF_PAIRS,
     },
     "xvlm": {
         "name": "xvlm",
         "variant": "Swin-B/32",
-        "text_tower": False,
-        "vocab_size": 30,
-        "context_length": 7,
-        "eos_id": 2,
         "image": {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "window": 2, "image_size": 64}
         | {"projection": None},
-        "head": {"encoder": {**SMALL, "width": 16, "positions": 9}, "projection": 8},
+        **OF_PAIRS,
     },
 }
 FAMILY = {
@@ -192,17 +142,6 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, name):
     refused({**arrays, key: arrays[key][:-4, :-4]}, "shape")
 
 
-def test_a_missing_layer_is_a_hole_and_another_one_is_left_over(tmp_path):
-    params = parameters("clip")
-    arrays = weights.save(params, "openai", ARCHITECTURE)
-    moved = {k.replace("transformer.resblocks.1.", "transformer.resblocks.2."): v
-             for k, v in arrays.items()}  # fmt: skip
-    with pytest.raises(WeightsError) as error:
-        weights.load(written(tmp_path, moved), params, ARCHITECTURE)
-    assert "resblocks.1." in str(error.value)
-    assert "resblocks.2." in str(error.value)
-
-
 def test_a_parameter_without_a_name_in_a_format_is_refused(tmp_path):
     params = parameters("siglip")
     with pytest.raises(WeightsError, match="this format has no name for"):
@@ -244,17 +183,6 @@ def test_a_state_dict_of_diva_is_read_but_not_its_trainers(torch_save):
     path = torch_save(trained, "CLIP_after_GenFT.pth")
     with pytest.raises(WeightsError, match=r"no known format.*class_model\.model\."):
         weights.load(path, params, ARCHITECTURE)
-
-
-def test_names_of_no_format_are_shown(tmp_path):
-    with pytest.raises(WeightsError, match=r"no known format.*first names are conv1"):
-        weights.load(written(tmp_path, {"conv1": np.ones(2)}), {}, ARCHITECTURE)
-
-
-def test_flatten_and_back():
-    tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
-    assert rename.flatten(tree) == {"a/b": 1, "a/c/d": 2, "e": 3}
-    assert rename.unflatten(rename.flatten(tree)) == tree
 
 
 BIASED = {**MODELS["clip"], "logit_bias_init": -10.0}

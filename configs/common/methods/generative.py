@@ -67,7 +67,7 @@ def _whole(model: str, run: str, given: str, base: str) -> Row:
 METHODS = {
     "captioner": Method(
         "captioner", "scenes/captioner", "log p(text given image)", "Li 2025",
-        "a small decoder", "library: parity/test_llava.py",
+        "a small decoder", "transformers: parity/test_llava.py",
         scenes={"captioner": f"{CAPTIONER},positions=1", "captioner_pooled":
                 f"{CAPTIONER},select=pooled"},
         base="clip_frozen", control="clip_frozen", short="log p(text given image)",
@@ -75,7 +75,7 @@ METHODS = {
     "llava": Method(
         "LLaVA-1.5", "llava/stage2", "log p(answer given image)", "Liu 2023",
         "2,048 tokens without the text before the image",
-        "library: parity/test_llava.py",
+        "transformers: parity/test_llava.py",
         (
             Row("LLaVA-1.5-7B", "llava", "eval/llava:", "llava"),
             Row("Phi-3-V-3.8B", "phi3", "eval/llava:", "phi3"),
@@ -92,20 +92,20 @@ METHODS = {
     ),
     "instructblip": Method(
         "InstructBLIP", "eval/llava", "log p(answer given image)", "Dai 2023",
-        compared="library: parity/test_instructblip.py",
+        compared="transformers: parity/test_instructblip.py",
         rows=(Row("InstructBLIP-Vicuna-7B", "instructblip", "eval/llava:", "instructblip"),),
         section="mllm.md#instructblip",
     ),
     "otter": Method(
         "Otter, OpenFlamingo", "eval/llava", "log p(answer given image)", "Li 2023",
-        compared="library: parity/test_flamingo.py",
+        compared="transformers, rest in torch: parity/test_flamingo.py",
         rows=(Row("Otter-Image-MPT7B", "otter", "eval/llava:", "otter"),),
         section="mllm.md#otter-and-openflamingo",
     ),
     "vlm2vec": Method(
         "VLM2Vec", "llava/vlm2vec", "InfoNCE, image to text", "Jiang 2024",
         "256 tokens of text; float32 cosines",
-        "library: parity/test_llava_chain.py",
+        "transformers, rest in torch: parity/test_llava.py",
         (
             Row("VLM2Vec LLaVA-1.5-7B", "vlm2vec", "llava/vlm2vec:", "vlm2vec"),
             Row("VLM2Vec LLaVA-1.5-7B, no question in the prompt", "vlm2vec_plain",
@@ -118,7 +118,7 @@ METHODS = {
     "llm2vec": Method(
         "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024",
         "the logit scale starts anew; answers cut at 512 tokens",
-        "library: parity/test_text_encoders.py",
+        "transformers, rest in torch: parity/test_text_encoders.py",
         (
             *_on_vectors(f"{L14} + LLM2Vec", "llm2vec", "llm2vec", ""),
             *_on_vectors(f"{SIGLIP} + LLM2Vec", "llm2vec_siglip", "llm2vec_siglip",
@@ -132,7 +132,7 @@ METHODS = {
     ),
     "llm2clip": Method(
         "LLM2CLIP", "eval/all", "CLIP", "Huang 2024",
-        compared="library: parity/test_text_encoders.py",
+        compared="transformers, rest in torch: parity/test_text_encoders.py",
         rows=(Row("LLM2CLIP", "llm2clip", "eval/all:variant=L/14-336,size=336", "llm2clip",
                   flags=LLM2CLIP),),
         section="Stronger text encoders",
@@ -140,13 +140,13 @@ METHODS = {
     "blip": Method(
         "BLIP", "eval/all:family=blip", "matching, or cosine", "Li 2022",
         differs="captions keep their punctuation; all candidates of retrieval",
-        compared="library: parity/test_blip.py",
+        compared="transformers: parity/test_blip.py",
         rows=(*_blip("Flickr30k"), *_blip("COCO")),
     ),
     "xvlm": Method(
         "X-VLM", "eval/all:family=xvlm", "matching, or cosine", "Zeng 2022",
         differs="captions keep their punctuation; all candidates of retrieval",
-        compared="library: parity/test_xvlm.py",
+        compared="transformers, rest in torch: parity/test_xvlm.py",
         rows=(
             Row("XVLM-16M", "xvlm", "eval/all:family=xvlm", "xvlm", flags=(MATCHING,),
                 papers=("hard_positives",)),
@@ -156,7 +156,7 @@ METHODS = {
     "xvlm_ft": Method(
         "ITC and ITM", "xvlm_ft", "ITC + ITM", "Zeng 2022",
         "without dropout, RandAugment and flips",
-        "authors: parity/test_xvlm.py",
+        "transformers, rest in torch: parity/test_xvlm.py",
         (Row("XVLM-16M + finetuning", "xvlm_ft", "xvlm_ft:data=llava", "xvlm_llava"),),
         {"xvlm": "xvlm_ft"}, base="clip_mean", control="xvlm_itc",
     ),

@@ -62,7 +62,7 @@ METHODS = {
         "DCSM", "dcsm", "CLIP in sub-batches of 16",
         "Kang 2025",
         "scores of a pair do not depend on the batch; other composites",
-        "authors: parity/test_dcsm.py",
+        "torch: parity/test_dcsm.py",
         (
             *(Row("", f"dcsm_{name}", f"eval/all:variant={variant},wording=dcsm_baseline", name,
                   papers=("dcsm",), label=f"CLIP ViT-{variant}")
@@ -84,7 +84,7 @@ METHODS = {
     "flair": Method(
         "FLAIR", "flair", "two sigmoid losses", "Xiao 2025",
         "other images have one caption in the first loss",
-        "authors: parity/test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
+        "torch: parity/test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
         {"flair": "flair"}, **ON_FROZEN,
     ),
     "tflocal": Method(

@@ -40,7 +40,7 @@ METHODS = {
     "clip": Method(
         "CLIP", "pretrain/clip_b32", "CLIP", "Radford 2021",
         "LAION-400M, the pairs of open_clip",
-        "library: parity/test_towers.py",
+        "open_clip, transformers: parity/test_towers.py",
         (
             Row(L14, "l14_336", "eval/all:variant=L/14-336,size=336", "clip",
                 papers=("hard_positives",)),
@@ -56,7 +56,7 @@ METHODS = {
     ),
     "siglip": Method(
         "SigLIP", "pretrain/siglip_b16", "SigLIP", "Zhai 2023",
-        "WebLI is not public; AdamW", "library: parity/test_towers.py",
+        "WebLI is not public; AdamW", "open_clip, transformers: parity/test_towers.py",
         (Row(SIGLIP, "siglip", "eval/all:family=siglip,variant=SigLIP-L/16-256,size=384",
              "siglip"),
          Row("SigLIP ViT-B/16, 9 billion examples", "pretrain_siglip_b16", "pretrain/siglip_b16:"),
@@ -66,7 +66,7 @@ METHODS = {
     ),
     "clip_ft": Method(
         "CLIP-FT", "clip_ft", "CLIP", "Yuksekgonul 2023", "open_clip's decay",
-        "torch: parity/test_training.py",
+        "open_clip, schedule in torch: parity/test_training.py",
         (Row("CLIP-FT", "clip_ft", "clip_ft:data=coco", "negclip", "clip_ft:pooling=mean"),),
         {"clip_ft": "clip_ft", "clip_ft_400": "clip_ft:steps=400",
          "clip_ft_1200": "clip_ft:steps=1200"},
@@ -75,14 +75,14 @@ METHODS = {
     "clip_coco": Method(
         "CLIP-COCO", "clip_coco", "CLIP", "Kamath 2024",
         "the paper gives no rate, batch, decay or warmup",
-        "torch: parity/test_training.py",
+        "open_clip, schedule in torch: parity/test_training.py",
         (Row("CLIP-COCO", "clip_coco", "clip_coco:", "coco", "clip_ft:pooling=mean"),),
         section="Control: CLIP",
     ),
     "negclip": Method(
         "NegCLIP", "negclip", "NegCLIP", "Yuksekgonul 2023",
         "the authors' miner of hard images is not public: `vlc-jax nearest`",
-        "authors: parity/test_methods.py",
+        "torch: parity/test_methods.py",
         (Row("NegCLIP", "negclip", "negclip:data=coco", "negclip", "negclip:pooling=mean"),),
         {"negclip": "negclip:steps=400"},
         control="clip_ft_400", short="negatives in the softmax",
@@ -90,7 +90,7 @@ METHODS = {
     "crepe": Method(
         "CREPE-swap", "crepe", "NegCLIP", "Hsieh 2023",
         "texts from word tables: neither generator nor code is public",
-        "authors: parity/test_methods.py",
+        "torch: parity/test_methods.py",
         tuple(Row(f"CREPE-{kind}", f"crepe_{kind}", f"crepe:data=coco,kind={kind}", "coco",
                   f"crepe:pooling=mean,kind={kind}") for kind in ("swap", "replace")),
         {f"crepe_{kind}": f"crepe:kind={kind}" for kind in ("swap", "replace", "negate")},
@@ -129,7 +129,7 @@ METHODS = {
     "dac": Method(
         "DAC", "dac", "CLIP + N + M + B", "Doveh 2023",
         "bags without repetition, of dense captions alone",
-        "authors: parity/test_methods.py",
+        "torch: parity/test_methods.py",
         (
             Row("DAC-LLM", "dac_llm", "dac:data=coco", "dac_llm", "dac:pooling=mean"),
             Row("DAC-SAM", "dac_sam", "dac:data=coco", "dac_sam"),
@@ -161,25 +161,25 @@ METHODS = {
     "fsc_clip": Method(
         "FSC-CLIP", "fsc_clip", "CLIP + 0.5 F", "Oh 2024",
         "two of three generators of negatives are ours",
-        "released: parity/test_methods.py",
+        "torch, also as released: parity/test_methods.py",
         (Row("FSC-CLIP", "fsc_clip", "fsc_clip:data=coco"),), {"fsc_clip": "fsc_clip"}, **FROM_CLIP,
         short="focal negatives",
     ),
     "fsc_clip_local": Method(
         "FSC-CLIP, both losses", "fsc_clip", "CLIP + 0.5 F + 0.2 F'", "Oh 2024",
-        "as FSC-CLIP, with F'", "released: parity/test_methods.py",
+        "as FSC-CLIP, with F'", "torch, also as released: parity/test_methods.py",
         scenes={"fsc_clip_local": "fsc_clip:local=0.2"}, **FROM_CLIP, section="FSC-CLIP",
     ),
     "siglip_ft": Method(
         "SigLIP-FT", "siglip_ft", "SigLIP", "Li 2024",
         "on the scenes `c2lip` without phrases",
-        "torch: parity/test_training.py", scenes={"siglip_ft": "c2lip"}, base="siglip",
-        section="C2LIP",
+        "open_clip, schedule in torch: parity/test_training.py",
+        scenes={"siglip_ft": "c2lip"}, base="siglip", section="C2LIP",
     ),
     "c2lip": Method(
         "C2LIP", "c2lip", "SigLIP + Phrase + 0.01 Phrase'", "Pham 2026",
         "shared phrases are masked; at most `bag` phrases",
-        "released: parity/test_methods.py", scenes={"c2lip": "c2lip"}, **FROM_SIGLIP,
+        "torch, also as released: parity/test_methods.py", scenes={"c2lip": "c2lip"}, **FROM_SIGLIP,
     ),
     "siglip2_dense": Method(
         "SigLIP 2's dense losses", "siglip2_dense", "SigLIP + Crop + 0.25 Mask", "Tschannen 2025",
@@ -189,43 +189,43 @@ METHODS = {
     ),
     "tripletclip": Method(
         "TripletCLIP", "tripletclip", "NegCLIP, twice", "Patel 2024",
-        "each text is encoded twice", "authors: parity/test_methods.py",
+        "each text is encoded twice", "torch: parity/test_methods.py",
         (Row("TripletCLIP", "tripletclip", "tripletclip:data=coco"),),
         {"tripletclip": "tripletclip"}, **FROM_CLIP, section="TripletCLIP and CoN-CLIP",
     ),
     "conclip": Method(
         "CoN-CLIP", "conclip", "NegCLIP with distractors",
-        "Singh 2025", "each text is encoded twice", "authors: parity/test_methods.py",
+        "Singh 2025", "each text is encoded twice", "torch: parity/test_methods.py",
         (Row("CoN-CLIP", "conclip", "conclip:data=coco"),),
         {"conclip": "conclip"}, **FROM_CLIP, section="TripletCLIP and CoN-CLIP",
     ),
     "ce_clip": Method(
         "CE-CLIP", "ce_clip", "NegCLIP + 0.2 R + 0.3 I", "Zhang 2024",
         "three kinds of negatives, by word tables, in place of four; I as described",
-        "released: parity/test_methods.py",
+        "torch, also as released: parity/test_methods.py",
         (Row("CE-CLIP", "ce_clip", "ce_clip:data=coco"),), {"ce_clip": "ce_clip"}, **FROM_CLIP,
     ),
     "read_clip": Method(
         "READ-CLIP", "read_clip", "NegCLIP + 0.5 Para", "Kwon 2025",
         "without the reconstruction by a T5 of the published numbers",
-        "authors: parity/test_methods.py",
+        "torch: parity/test_methods.py",
         (Row("READ-CLIP", "read_clip", "read_clip:data=coco"),),
         {"read_clip": "read_clip"}, **FROM_CLIP,
     ),
     "degla": Method(
         "DeGLA", "degla", "NegCLIP + 0.1 N + 0.1 T + D", "Hu 2025",
         "negatives by rules unless given; T against own negatives",
-        "released: parity/test_methods.py", scenes={"degla": "degla"}, **FROM_CLIP,
+        "torch, also as released: parity/test_methods.py", scenes={"degla": "degla"}, **FROM_CLIP,
     ),
     "csclip": Method(
         "CS-CLIP", "csclip", "NegCLIP + 0.5 U", "Kargi 2026",
         "units drawn equally often; word tables change the caption",
-        "authors: parity/test_methods.py",
+        "torch: parity/test_methods.py",
         (Row("CS-CLIP", "csclip", "csclip:data=coco"),), {"csclip": "csclip"}, **FROM_CLIP,
     ),
     "clic": Method(
         "CLIC", "clic", "0.5 C + 0.5 S + E, and CLIP of single images", "Peleg 2025",
         "both kinds of images in each step; swapped words by tables",
-        "authors: parity/test_methods.py", scenes={"clic": "clic"}, **FROM_CLIP,
+        "torch: parity/test_methods.py", scenes={"clic": "clic"}, **FROM_CLIP,
     ),
 }

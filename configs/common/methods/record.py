@@ -45,8 +45,8 @@ class Method(NamedTuple):
 
     config: short name. loss: its losses or head. paper: first author and year.
     differs: how ours differs from the authors'.
-    compared: with what its numbers are (authors: their formulas; torch: ours, written anew;
-      released: both, the authors' with as_released; library; numpy), and the test below tests/.
+    compared: with what its numbers are (libraries; torch, numpy: formulas written anew, also those
+      of as_released), and the test below tests/.
     rows: published models that the config reproduces, and ours beside them.
     scenes: run of the study -> NAME:ARGUMENTS in miniature; the first one stands in the tables.
     base: run that those start from. control: run that their gain is measured against, by seed.

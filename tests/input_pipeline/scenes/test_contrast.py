@@ -125,18 +125,6 @@ def test_scenes_with_held_out_pairs_still_get_negatives():
     assert made > 100
 
 
-def test_swap_and_reverse_do_what_they_say():
-    scene = two_objects("purple")
-    assert contrast.swap(LIST, scene).text == "a big blue circle and a purple square"
-    assert contrast.swap(LIST, scene, "shape").text == "a big purple square and a blue circle"
-    assert contrast.swap(LIST, scene, "size") is None  # only one of them says a size
-    assert contrast.reverse(RELATION, scene).text == "a blue square left of a big purple circle"
-    assert contrast.reverse(LIST, scene) is None
-    assert contrast.reorder(LIST).text == "a blue square and a big purple circle"
-    assert contrast.reorder(RELATION).text == "a blue square right of a big purple circle"
-    assert contrast.reorder(Caption("single", LIST.phrases[:1])) is None
-
-
 def test_negatives_that_would_be_true_are_not_made():
     scene = two_objects("purple")
     twice = Caption("list", (Phrase("circle"), Phrase("square")))
@@ -196,13 +184,3 @@ def test_synonym_of_a_synonym_stays_in_the_meaning(sets, word):
     assert positive.phrases[0].size == {"a": "large", "b": "huge"}[sets]
     assert contrast.synonym(positive, "size", Stream(""), sets) is None
     assert contrast.synonym(positive, "shape", Stream("")) is None
-
-
-def test_unknown_names_are_refused():
-    scene = two_objects("purple")
-    with pytest.raises(ValueError, match="did you mean 'base_words'"):
-        contrast.replace(LIST, scene, "colour", Stream(""), "base_word")
-    with pytest.raises(ValueError, match="did you mean 'trigrams'"):
-        contrast.shuffle(LIST, scene, "trigram", Stream(""))
-    with pytest.raises(ValueError, match="unknown role 'material'"):
-        contrast.replace(LIST, scene, "material", Stream(""))
