@@ -103,8 +103,14 @@ def read_bytes(path: Path) -> bytes:
                     "taken for another kind of file"
                 )
             return file.read()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         raise DataError(f"image file {path} does not exist") from None
+    except NotADirectoryError:
+        file = next(parent for parent in path.parents if parent.is_file())
+        raise DataError(
+            f"image file {path} does not exist: {file} is a file, where a folder is needed (a "
+            "symbolic link that a copy wrote as text?)"
+        ) from None
     except ValueError:
         raise DataError(f"image file {str(path)!r:.80} cannot exist: its name is no text") from None
     except (IsADirectoryError, PermissionError) as error:
