@@ -75,9 +75,9 @@ def _document(path: Path) -> Any:
     try:
         return json_annotations.load(path)
     except DataError:
-        lines = filter(str.strip, text_file.read(path).split("\n"))
         with contextlib.suppress(ValueError):
-            return [*map(json_annotations.parse, lines)]
+            lines = text_file.read(path).split("\n")
+            return [json_annotations.parse(line) for line in lines if line.strip()]
         raise
 
 
