@@ -13,8 +13,8 @@ texts of each set give away without the images (benchmarks/nulls.py), from annot
 for sets of the embedded world (scenes: all of them). --features: what the images give away without
 the captions (benchmarks/image_nulls.py), from features in the form of vlc-jax embed, whose names
 are those of an evaluation's images (evals/NAME/images). The last line is the `sets` argument of
-configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole (with --fetch: all
-of them; with --nulls: can be read); 1: none is.
+configs/eval/all.py with all sets whose images are there, also with fewer cases than published.
+Exit code 0: there is one (with --fetch: all are; with --nulls: one can be read); 1: there is none.
 """
 
 import argparse
@@ -136,7 +136,9 @@ def _run(words: list[str]) -> int:
     states = {name: state_of(name, root, options.tagger, training) for name in names}
     _print(states, root)
     whole = [name for name, state in states.items() if state.is_whole]
-    print(f"{len(whole)} of {len(states)} sets are whole")
+    noted = sum(bool(states[name].notes) for name in whole)
+    notes = f", {noted} of them with the notes above" if noted else ""
+    print(f"{len(whole)} of {len(states)} sets can be evaluated{notes}")
     if whole:
         print(f"sets={'+'.join(whole)}")
     return 0 if (len(whole) == len(states) if options.fetch else whole) else 1

@@ -34,6 +34,7 @@ from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.image_files import size_of
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import tail_paths
+from vlc_jax.input_pipeline.stores import text_file
 
 # Karpathy's splits for training, never for evaluation; restval is the part of COCO's val2014 that
 # everybody trains on.
@@ -55,7 +56,7 @@ def image_names(path: Path) -> dict[str, list[str]]:
     {} if the file names no image. Raises DataError for a file that cannot be read.
     """
     if path.suffix.lower() == ".json":
-        document = json_annotations.load(path)
+        document = _document(path)
         if json_annotations.is_karpathy(document):
             splits: dict[str, list[str]] = {}
             for row in json_annotations.karpathy_rows(path, document):
@@ -67,6 +68,17 @@ def image_names(path: Path) -> dict[str, list[str]]:
         every = (name for index in range(len(table)) for name in _image_names(table[index]))
     names = [*dict.fromkeys(every)]
     return {"": names} if names else {}
+
+
+def _document(path: Path) -> Any:
+    """A JSON document, or a list of the objects of a file with one per line, as POPE's are."""
+    try:
+        return json_annotations.load(path)
+    except DataError:
+        with contextlib.suppress(ValueError):
+            lines = text_file.read(path).split("\n")
+            return [json_annotations.parse(line) for line in lines if line.strip()]
+        raise
 
 
 def _image_names(row: dict[str, Any]) -> Iterator[str]:
@@ -168,8 +180,8 @@ def _run(words: list[str]) -> int:
     options, engine = parts.parse(_parser(), words)
     if options.pixels:
         return near_leaks.run(options, engine)
-    for flag in ("root", "sets", "distance", "threads", "runner", "parts", "part_size"):
-        if getattr(options, flag) is not None:
+    for flag in ("root", "sets", "option", "distance", "threads", "runner", "parts", "part_size"):
+        if getattr(options, flag) not in (None, []):
             name = flag.replace("_", "-")
             raise ValueError(f"--{name} belongs to --pixels: names are compared without it")
     if not options.eval:
@@ -261,6 +273,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--pixels", action="store_true", help="compares pixels, not names")
     add("--root", metavar="DIR", help="folder of published sets, for --pixels")
     add("--sets", nargs="+", metavar="SET", help="of --root; default: all")
+    text = "of --pixels, of the source `records` that reads tables of training, e.g. image_column=x"
+    add("--option", **command_line.PAIRS, help=text)
     text = f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}"
     bits = command_line.number(int, 0, perceptual_hash.MOST)
     add("--distance", type=bits, metavar="BITS", help=text)

@@ -164,8 +164,10 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     """The command; returns the exit code."""
     if options.vg_image_data:
         raise ValueError("--vg-image-data is for names of images, which --pixels does not compare")
+    folder = {"image_folder": options.train_images} if options.train_images else {}
+    columns = command_line.parse_options(options.option) | folder
     with command_line.naming("image_folder", "--train-images"):
-        sources = [_training(Path(path), options.train_images) for path in options.train]
+        sources = [_training(Path(path), columns) for path in options.train]
     evaluation = evaluation_images(options)
     with parts.folder(options) as out:
         computed = functools.partial(_computed, engine=engine, options=options)
@@ -208,11 +210,10 @@ def _computed(
     return work
 
 
-def _training(path: Path, images: str | None) -> Source:
+def _training(path: Path, options: dict[str, Any]) -> Source:
     if (path / shards.MANIFEST).is_file():
         return shards.ShardsSource(path=path)
-    options = {"path": path, "image_folder": images} if images else {"path": path}
-    return make_source("records", "all", **options)
+    return make_source("records", "all", path=path, **options)
 
 
 def evaluation_images(options: argparse.Namespace) -> Evaluation:
