@@ -158,7 +158,8 @@ def count_images(path: str) -> int:
             lines = [line for line in itertools.islice(file, ENOUGH) if line.strip()]
     except (OSError, ValueError, KeyError, TypeError):  # the source names what is wrong
         return ENOUGH
-    names = set(map(image_of, lines))
+    has_header = path.endswith((".csv", ".tsv"))
+    names = set(map(image_of, lines[has_header:]))
     return min(len(names), ENOUGH) or ENOUGH
 
 

@@ -270,11 +270,11 @@ def _best(
 def _differ(runs: Sequence[Run], read: Reader, line: Line, one: Method, other: Method) -> bool:
     """True if a paired test at 5 % tells two methods apart; False where there is none."""
     if len(one.runs) == len(other.runs) == 1:
-        of_cases = [
+        decisions = [
             paired.decisions(*read(k, line.benchmark), line.rows[k])
             for k in (*one.runs, *other.runs)
         ]
-        difference = paired.between(*of_cases)
+        difference = paired.between(*decisions)
         return difference is not None and difference.p < 0.05
     seeds = {runs[k].config.get("seed") for k in (*one.runs, *other.runs) if runs[k].metrics}
     first, second = (

@@ -161,10 +161,13 @@ def begin(out: Path, made: Sequence[Trial]) -> None:
                 "seeds that the sweep began with, or name another --workdir"
             )
     files = {trial.folder / REQUEST: trial.fields for trial in made}
+    defaults = summary.flatten(default.get_config().to_dict()).items()
     for path, fields in files.items():
         if path.exists():
             with parts.parsing(path):
                 before = dict(stores.parse_json(path.read_bytes()))
+            # a field that a later version added has its default here
+            before = dict(fields.items() & defaults) | before
             parts.check_request(path.parent, before, fields)
     for path, fields in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -171,14 +171,14 @@ def load(folder: str | Path, dtype: str = "auto") -> complete.LanguageModel:
         return jnp.asarray(array)
 
     params = llava.load(folder, sizes, shapes, put=put, dtype=jnp.dtype(kind))["lm"]
-    config, section = llava.read_config(folder), lm_config.FAMILIES[sizes["family"]]
+    config = llava.read_config(folder)
     return complete.LanguageModel(
         name=f"{folder.resolve().name}@{digest.hexdigest()[:12]}",
         decoder=decoder,
         params=params,
         tokenizer=DecoderTokenizer(folder),
         ends=_ends(folder, config),
-        positions=section.fields["positions"].read(config, str(folder)),
+        positions=lm_config.positions(sizes["family"]).read(config, str(folder)),
     )
 
 

@@ -69,39 +69,39 @@ _SWAP_OF = "configs/hp_hn.py:data=coco,swap_hp=FILE"
 PRESETS: dict[str, Preset] = {
     "replace": Preset(
         f"HP: one word exchanged for a synonym; five examples; {_REPLACE_OF}",
-        prompts.of_preset("replace"),
+        prompts.text_of("replace"),
     ),
     "swap": Preset(
         f'HP: the sides of "and" exchanged; five examples, more instruction; {_SWAP_OF}',
-        prompts.of_preset("swap"),
+        prompts.text_of("swap"),
         max_tokens=20,
         unfit=_unfit_for_swap,
         lines="swap_hp.jsonl",
     ),
     "hp_replace": Preset(
         f"HP, appendix C.1: as replace, one instruction and no example; {_REPLACE_OF}",
-        prompts.of_preset("hp_replace"),
+        prompts.text_of("hp_replace"),
     ),
     "hp_swap": Preset(
         f"HP, appendix C.1: as swap, its five kinds of example; {_SWAP_OF}",
-        prompts.of_preset("hp_swap"),
+        prompts.text_of("hp_swap"),
         max_tokens=20,
         unfit=_unfit_for_swap,
         lines="swap_hp.jsonl",
     ),
     "replace_verb": Preset(
         f"HP's code: a verb exchanged for a synonym; one example; {_REPLACE_OF}",
-        prompts.of_preset("replace_verb"),
+        prompts.text_of("replace_verb"),
     ),
     "replace_spatial": Preset(
         f"HP's code: a preposition of place exchanged; one example; {_REPLACE_OF}",
-        prompts.of_preset("replace_spatial"),
+        prompts.text_of("replace_spatial"),
         unfit=_unfit_for_spatial,
     ),
     "svlc_paraphrase": Preset(
         "SVLC+Pos: the caption in another way; four examples; "
         "configs/svlc_pos.py:data=coco,path=TABLE",
-        prompts.of_preset("svlc_paraphrase"),
+        prompts.text_of("svlc_paraphrase"),
         max_tokens=60,
         sampling=_GREEDY,
         lines=None,
@@ -109,7 +109,7 @@ PRESETS: dict[str, Preset] = {
     "dac_dense": Preset(
         "DAC-LLM: ten sentences on what may be seen; three examples; "
         "configs/dac.py:data=coco,path=TABLE",
-        prompts.of_preset("dac_dense"),
+        prompts.text_of("dac_dense"),
         max_tokens=400,
         # do_sample of transformers' pipeline
         sampling={"temperature": 1.0, "top_p": 1.0},
@@ -120,7 +120,7 @@ PRESETS: dict[str, Preset] = {
     "c2lip_phrases": Preset(
         "C2LIP: the noun phrases of the main things; one example; "
         "configs/c2lip.py:data=coco,phrases=table,path=TABLE",
-        prompts.of_preset("c2lip_phrases"),
+        prompts.text_of("c2lip_phrases"),
         max_tokens=100,
         sampling=_GREEDY,
         stop=_NEXT_INPUT,
@@ -130,7 +130,7 @@ PRESETS: dict[str, Preset] = {
     "csclip_units": Preset(
         "CS-CLIP: entities and relations, each with a foil; three examples; columns positives and "
         "negatives of TABLE",
-        prompts.of_preset("csclip_units"),
+        prompts.text_of("csclip_units"),
         max_tokens=400,
         sampling={"temperature": 0.3},
         stop=_NEXT_INPUT,
