@@ -169,7 +169,7 @@ def _recorded(run: Run) -> Iterator[Block]:
     if config := summary.flatten(run.config):
         fields = _texts(["field", "value"], config.items())
         yield Details(f"Config, all {len(config)} fields", [fields], is_long=True)
-    if versions := summary.mapping(run.env.get("versions")):
+    if versions := read_workdir.mapping(run.env.get("versions")):
         yield Details("Versions", [_texts([], versions.items())])
 
 
@@ -262,7 +262,7 @@ def _reproduction(run: Run) -> Iterator[Block]:
     if not command:
         yield Text("The command was not recorded (env.json).")
         return
-    version = str(summary.mapping(run.env.get("versions")).get("vlc_jax") or "")
+    version = str(read_workdir.mapping(run.env.get("versions")).get("vlc_jax") or "")
     install = f"git checkout {commit.removesuffix('-dirty')}\n{INSTALL}" if commit else INSTALL
     if not commit and version[:1].isdecimal():  # of a wheel
         install = f"pip install vlc_jax=={version}"

@@ -192,8 +192,10 @@ def _title(name: str, result: dict[str, Any], plain: dict[str, dict[str, Any]]) 
     stem, _, digest = name.partition("@")
     if not digest:
         return name
-    options, others = ({**_dict(r, "reader_options"), **_dict(r, "options")}
-                       for r in (result, plain.get(stem, {})))  # fmt: skip
+    options, others = (
+        {**mapping(r.get("reader_options")), **mapping(r.get("options"))}
+        for r in (result, plain.get(stem, {}))
+    )
     differing = [f"{key} {options[key]}" for key in options if options[key] != others.get(key)]
     differing += [f"without {key}" for key in others if key not in options]
     reasons = {"weights": "other weights", "version": "other data"}
@@ -203,8 +205,9 @@ def _title(name: str, result: dict[str, Any], plain: dict[str, dict[str, Any]]) 
     return f"{stem} ({', '.join(differing) or digest})"
 
 
-def _dict(result: dict[str, Any], key: str) -> dict[str, Any]:
-    return value if isinstance(value := result.get(key), dict) else {}
+def mapping(value: Any) -> dict[str, Any]:
+    """`value` if it is a JSON object, else {}, since files may be incomplete."""
+    return value if isinstance(value, dict) else {}
 
 
 def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
