@@ -6,9 +6,9 @@
   vlc-jax write_hard_texts read hp/answers.jsonl --out hp
 
 The prompt is plain text without a chat template, as in most of the papers, and is continued
-greedily. DECODER is a Hugging Face folder of Llama, Mistral, Phi-3 or Gemma: config.json, weights
-and tokenizer; or a GGUF file of Llama's architecture. Answers are appended as they are made: after
-a kill the same command continues.
+greedily. DECODER is a Hugging Face folder of Llama, Mistral, Phi-3, Gemma or MPT: config.json,
+weights and tokenizer; or a GGUF file of Llama's architecture. Answers are appended as they are
+made: after a kill the same command continues.
 """
 
 import argparse
