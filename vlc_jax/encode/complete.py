@@ -56,7 +56,7 @@ def answers(
             f"{model.decoder.vocab}: it is another model's tokenizer"
         )
     tokenizer = model.tokenizer
-    # BPE has many tokens with a line break, such as ".\\n"
+    # BPE has many tokens with a line break, such as ".\n"
     line_ends = [i for i in range(tokenizer.vocab_size) if "\n" in tokenizer.decode([i])]
     waiting: dict[Any, list[tuple[Question, list[int]]]] = collections.defaultdict(list)
 
