@@ -28,6 +28,7 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
@@ -77,7 +78,9 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         source = pretrained.source_of(args.data, args.images)
         is_table = source["source"] == "records"
         split = {"holdout": args.holdout} if is_table else {}
-        columns = find_columns(args) if is_table else {}
+        given = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+        names, needed = column_names(args.data), ("image", "caption")
+        columns = find_columns(args.data, names, given, COLUMNS, needed) if is_table else {}
         pretrained.read(config, source, **split, **{f"{k}_column": v for k, v in columns.items()})
         if is_table and args.holdout:
             config.evals.retrieval = {"split": "validation"}
@@ -160,23 +163,30 @@ def is_siglip(weights: str) -> bool:
         return "siglip" in os.path.basename(weights).lower()
 
 
-def find_columns(args: arguments.SimpleNamespace) -> dict[str, str]:
-    """Columns of the table: the arguments, else the first usual name that it has."""
-    known = {name.lower(): name for name in column_names(args.data)}
+def find_columns(
+    path: object,
+    names: Sequence[str],
+    given: Mapping[str, str | None],
+    usual: Mapping[str, Sequence[str]],
+    needed: Sequence[str],
+) -> dict[str, str]:
+    """Columns of a table with these names, by their option in `usual`: the given name, else the
+    first usual one. "none" is no column. Raises ValueError if a needed one is missing."""
+    known = {name.lower(): name for name in names}
     columns = {}
-    for option, usual in COLUMNS.items():
-        argument = getattr(args, f"{option}_column")
-        names = [argument] if argument else [known[name] for name in usual if name in known]
-        if names and argument != "none":
-            columns[option] = names[0]
-        elif known and argument != "none" and option in ("image", "caption"):
+    for option, words in usual.items():
+        argument = given[option]
+        found = [argument] if argument else [known[word] for word in words if word in known]
+        if found and argument != "none":
+            columns[option] = found[0]
+        if known and option in needed and columns.get(option) not in names:
             raise ValueError(
-                f"{args.data} has no column of {option}s ({', '.join(usual)}): name it by "
-                f"{option}_column=, of {', '.join(known.values())}"
+                f"{path} has no column of {option} ({argument or ', '.join(words)}): name it by "
+                f"{option}_column, of {', '.join(names)}"
             )
     if columns and known:
         listing = ", ".join(f"{option}={name}" for option, name in columns.items())
-        print(f"{args.data}: columns {listing}", file=sys.stderr)
+        print(f"{path}: columns {listing}", file=sys.stderr)
     return columns
 
 

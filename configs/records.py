@@ -155,6 +155,8 @@ def count_images(path: str) -> int:
             if os.path.splitext(path)[1] == ".json":  # COCO's form: one object
                 images = json.load(file)["images"] if os.path.getsize(path) < 10_000_000 else ()
                 return min(len(images), ENOUGH) or ENOUGH
+            if path.endswith((".csv", ".tsv")):
+                next(file, None)  # the header
             lines = [line for line in itertools.islice(file, ENOUGH) if line.strip()]
     except (OSError, ValueError, KeyError, TypeError):  # the source names what is wrong
         return ENOUGH

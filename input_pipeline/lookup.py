@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax import errors
-from vlc_jax.errors import nearest
 
 
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, /, **options: Any) -> Any:
@@ -42,12 +41,7 @@ def check(
     """
     errors.known(kind, name, table, ValueError)
     parameters = inspect.signature(table[name]).parameters.keys() - {*passed}
-    for option in options:
-        if option not in parameters:
-            raise ValueError(
-                f"{kind} {name!r} has no option {option!r}{nearest(option, parameters)}; "
-                f"known: {sorted(parameters)}"
-            )
+    check_known(f"option of {kind} {name!r}:", options, sorted(parameters))
     check_types(kind, name, table[name], options)
 
 

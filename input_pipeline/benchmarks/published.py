@@ -115,7 +115,7 @@ class Files:
     def json_lines(self, name: str, *fields: str, **others: Kind) -> list[dict[str, Any]]:
         """One JSON object per line, each with all the fields."""
         rows = []
-        for number, line in enumerate(self._text(name).split("\n"), 1):
+        for number, line in enumerate(text_file.read(self.path(name)).split("\n"), 1):
             if line.strip():
                 try:
                     rows.append(json_annotations.parse(line))
@@ -127,7 +127,7 @@ class Files:
         """Rows of a CSV file; quoted fields may contain line breaks."""
         # A last row shows whether the rows before it are whole: a quotation mark without its
         # partner swallows it. csv's own strict mode refuses rows that the authors published.
-        text = f"{self._text(name).rstrip(_ENDS)}\n{_LAST}\n"
+        text = f"{text_file.read(self.path(name)).rstrip(_ENDS)}\n{_LAST}\n"
         # newline="": line breaks inside quoted fields stay as they are
         table = csv.DictReader(io.StringIO(text, newline=""))
         try:
@@ -301,8 +301,8 @@ class Files:
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
         version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
-        files = {name: self._sha256(paths) for name, paths in self._of_subset.items()}
-        files[""] = self._sha256(self._hashes)
+        paths = {**self._of_subset, "": self._hashes}
+        files = {name: _joined(self._hashes[each] for each in of) for name, of in paths.items()}
         averages = averages or {}
         return Benchmark(
             self.name, cases, version, averages=averages, notes=notes, files=files, **fields
@@ -317,13 +317,6 @@ class Files:
             opened = self._hashes.keys() - known or self._of_subset.get(label, known)
             self._of_subset.setdefault(label, set()).update(opened)
         return case
-
-    def _sha256(self, paths: Iterable[Path]) -> str:
-        """Hash of one file, or of the sorted hashes of several: names and places do not count."""
-        hashes = sorted(self._hashes[path] for path in paths)
-        return (
-            hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
-        )
 
     def _checked(self, case: Case) -> Case:
         """The case. Raises DataError unless its captions and labels are texts that can be kept."""
@@ -371,9 +364,6 @@ class Files:
         elif published not in (None, len(cases)):
             yield f"{len(cases):,} cases; published are {published:,}"
 
-    def _text(self, name: str) -> str:
-        return text_file.read(self.path(name))
-
 
 Reader = Callable[..., Benchmark]
 SETS: dict[str, tuple[Reader, Origin]] = {}  # of the modules that were imported
@@ -412,6 +402,12 @@ def reader(read: Reader) -> Reader:
     read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
     SETS[read.__name__] = (read_set, origin)
     return read_set
+
+
+def _joined(hashes: Iterable[str]) -> str:
+    """Hash of one file, or of the sorted hashes of several: names and places do not count."""
+    hashes = sorted(hashes)
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def case_id(number: int, *parts: object) -> str:

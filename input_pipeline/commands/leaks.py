@@ -155,14 +155,14 @@ def shared_files(training: Iterable[Path], images: Iterable[ImageLike]) -> tuple
     Only files whose size is one of the other side's are read.
     """
     files = {each for each in map(near_leaks.whole, images) if isinstance(each, Path)}
-    sizes, of_training = ({path: size_of(path) for path in side} for side in (files, training))
-    common = {*sizes.values()} & {*of_training.values()} - {None}
+    sizes, training_sizes = ({path: size_of(path) for path in side} for side in (files, training))
+    common = {*sizes.values()} & {*training_sizes.values()} - {None}
 
     def content(path: Path) -> bytes | None:
         with contextlib.suppress(DataError):  # nobody may read it
             return image_key(path)
 
-    known = {content(path) for path, size in of_training.items() if size in common} - {None}
+    known = {content(path) for path, size in training_sizes.items() if size in common} - {None}
     shared = (content(path) for path, size in sizes.items() if size in common)
     return len(files), sum(each in known for each in shared)
 

@@ -34,7 +34,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlc_jax.input_pipeline import lookup, stores
+from vlc_jax import errors
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import (
     addresses,
     caption_filters,
@@ -150,7 +151,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         if name not in DATASETS:
-            near, known = lookup.nearest(name, DATASETS), [*DATASETS]
+            near, known = errors.nearest(name, DATASETS), [*DATASETS]
             raise ValueError(f"no dataset {name!r}{near}; known: {known}, or --source")
         options = _dataset_parser(name).parse_args(arguments[1:])
         source_options = {

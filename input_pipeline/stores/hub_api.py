@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from vlc_jax.input_pipeline import lookup, stores
+from vlc_jax.errors import nearest
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.record import DataError, path_below
 from vlc_jax.input_pipeline.stores import copies, transfer
 
@@ -219,7 +220,7 @@ def _listed(place: Address) -> list[File]:
             tree = itertools.islice(api.list_repo_tree(**place.options), 1_000)
             names = [entry.path for entry in tree]
             raise ValueError(
-                f"{place}: no such file or folder{lookup.nearest(place.path, names)}; the "
+                f"{place}: no such file or folder{nearest(place.path, names)}; the "
                 f"repository has {', '.join(names[:20])}"
             )
         is_file = hasattr(entries[0], "size")

@@ -10,7 +10,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from vlc_jax.input_pipeline import lookup
+from vlc_jax import errors
 
 _TABLE = Path(__file__).with_name("open_clip_names.csv")
 # Has OpenAI's tokenizer, which many repositories of CLIP weights lack.
@@ -74,11 +74,11 @@ def find(model: str, tag: str) -> Row:
         return row
     if tags := tags_of(model):
         raise ValueError(
-            f"open_clip://{model} has no weights {tag!r}{lookup.nearest(tag, tags)}; it has "
+            f"open_clip://{model} has no weights {tag!r}{errors.nearest(tag, tags)}; it has "
             f"{', '.join(tags)}"
         )
     models = list(dict.fromkeys(name for name, _ in ROWS))
     raise ValueError(
         f"open_clip://{model}/{tag} is no published name of a model that is here"
-        f"{lookup.nearest(model, models)}; there are {', '.join(models)}"
+        f"{errors.nearest(model, models)}; there are {', '.join(models)}"
     )

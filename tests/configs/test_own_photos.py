@@ -95,6 +95,11 @@ def test_defaults_fit_the_number_of_images(tmp_path, rows, batch, warmup):
     assert (chosen.batch_size, chosen.epochs, chosen.steps) == (4, None, 50)
 
 
+def test_the_header_of_a_table_is_no_image(tmp_path):
+    (tmp_path / "a.csv").write_text("image,caption\na.jpg,a dog\nb.jpg,a cat\n")
+    assert records.count_images(str(tmp_path / "a.csv")) == 2
+
+
 @pytest.mark.parametrize(
     "argument", ["batch=-1", "steps=-1", "epochs=-2", "size=0", "holdout=1.0", "holdout=-0.1"]
 )

@@ -79,6 +79,11 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
     "vlc-jax --config scenes": REPLACE,
+    "vlc-jax --config halves": (
+        *SHORT[:3],
+        "--config.evals.which_is_left.count=8",
+        "--config.log_every=1",
+    ),
     "vlc-jax --config hn:": REPLACE,
     "vlc-jax --config hp_hn:": REPLACE,
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),

@@ -64,7 +64,7 @@ def base(tmp_path_factory):
 def file(base, tmp_path_factory):
     """Its vectors of all texts that a run on vectors reads, as the command line writes them."""
     folder = tmp_path_factory.mktemp("vectors")
-    texts = embed_text.texts_of(of_vectors("", base))
+    texts = embed_text.texts_of(vector_config("", base))
     (folder / "texts.txt").write_text("\n".join(texts))
     done = embedded("--texts", folder / "texts.txt", "--run", base, "--out", folder / "x.npy")
     assert done.returncode == 0, done.stderr
@@ -88,14 +88,14 @@ def test_a_request_without_an_encoder_is_refused(file):
     assert not file.with_name("y.npy").exists()
 
 
-def of_vectors(file, base, more=""):
+def vector_config(file, base, more=""):
     config = text_vectors.get_config(f"steps=4,vectors={file}{more}")
     return shrunken(config, init_from=str(base))
 
 
 @pytest.fixture(scope="module")
 def live(file, base, tmp_path_factory):
-    return train(of_vectors(file, base), tmp_path_factory.mktemp("live") / "run")
+    return train(vector_config(file, base), tmp_path_factory.mktemp("live") / "run")
 
 
 def test_only_connector_and_scale_are_trained(live):
@@ -124,13 +124,13 @@ def test_an_evaluation_encodes_the_texts_that_the_file_lacks(live, base, file, t
     shutil.copytree(live, path)
     shutil.rmtree(path / "evals")
     texts = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
-    benchmark = data.benchmarks(of_vectors(file, base))["scenes_swap"].read()
+    benchmark = data.benchmarks(vector_config(file, base))["scenes_swap"].read()
     lacking = set(benchmark.texts[:3])
     kept = [place for place, text in enumerate(texts) if text not in lacking]
     np.save(few, np.load(file)[kept])
     few.with_suffix(".jsonl").write_text("\n".join(json.dumps(texts[place]) for place in kept))
     shutil.copy(file.with_suffix(".encoder.json"), few.with_suffix(".encoder.json"))
-    config = of_vectors(few, base)
+    config = vector_config(few, base)
     workdir = Workdir(path)
     try:
         mode.evaluate_workdir(resolve(config, "eval"), workdir, StopSignal(), True)
@@ -149,7 +149,7 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
     shutil.copytree(live, path)
     shutil.copy(file.with_suffix(".jsonl"), other.with_suffix(".jsonl"))
     np.save(other, -np.load(file))
-    config = of_vectors(file, base)
+    config = vector_config(file, base)
     config.text.tokenizer_options = {"path": str(other)}
     with pytest.raises(UsageError, match=r"text\.tokenizer_options\.path"):
         train(config, path)
@@ -157,7 +157,7 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
     try:
         np.save(file, -np.load(file))
         with pytest.raises(UsageError, match=r"data of the run .* changed:\n  vectors: "):
-            train(of_vectors(file, base), path)
+            train(vector_config(file, base), path)
         setup = resolve(saved_config(path), "eval")
         with pytest.raises(WeightsError, match="was trained on other vectors"):  # evaluation, too
             init_from.load_latest(setup, path)
@@ -169,7 +169,7 @@ def test_a_text_without_a_vector_is_named_before_training(file, base, tmp_path):
     lines = file.with_suffix(".jsonl").read_text().splitlines()
     rows = np.load(file)
     texts = [json.loads(line) for line in lines]
-    benchmark = data.benchmarks(of_vectors(file, base))["scenes_swap"].read()
+    benchmark = data.benchmarks(vector_config(file, base))["scenes_swap"].read()
     positive = benchmark.cases[-1].meta["positive"]
     for lacking, words in ((positive, "benchmark scenes_swap: no vector of "), (texts[0], "no ")):
         kept = [place for place, text in enumerate(texts) if text != lacking]
@@ -177,7 +177,7 @@ def test_a_text_without_a_vector_is_named_before_training(file, base, tmp_path):
         kept_lines = "\n".join(lines[place] for place in kept)
         (tmp_path / "x.jsonl").write_text(kept_lines)
         with pytest.raises(DataError, match=f"{words}.*{lacking}.*vlc-jax embed_text"):
-            train(of_vectors(tmp_path / "x.npy", base), tmp_path / "run")
+            train(vector_config(tmp_path / "x.npy", base), tmp_path / "run")
         assert not (tmp_path / "run/metrics.jsonl").exists()
 
 
@@ -187,7 +187,7 @@ def test_a_run_on_vectors_has_no_form_of_other_projects(live, tmp_path):
 
 
 def test_another_run_starts_from_the_connector_of_vectors(live, file):
-    setup = resolve(of_vectors(file, live))
+    setup = resolve(vector_config(file, live))
     found = init_from.load(setup, setup.parameters.shapes)
     assert found["text"]["projection"]["kernel"].shape == (8, 8)
     setup = resolve(shrunken(clip.get_config("pooling=mean"), init_from=str(live)))
@@ -228,7 +228,7 @@ def with_text_tower(base):
 def stored(file, base, tmp_path_factory):
     """Features of the frozen image tower, stored for a run on vectors."""
     folder = tmp_path_factory.mktemp("stored") / "features"
-    manifest = cache_features.store(resolve(of_vectors(file, base)), folder, "float32", 20)
+    manifest = cache_features.store(resolve(vector_config(file, base)), folder, "float32", 20)
     assert manifest["count"] == 48  # and hard images
     return folder
 
@@ -239,7 +239,7 @@ def test_features_of_workers_are_those_of_one_process(file, base, stored, tmp_pa
             features_of._made.cache_clear()
             assert report(pickle.loads(pickle.dumps(work)).write(number))
 
-    setup = resolve(of_vectors(file, base))
+    setup = resolve(vector_config(file, base))
     cache_features.store(setup, tmp_path / "out", "float32", 20, engine)
     assert len([*stored.iterdir()]) == 7
     for path in stored.iterdir():
@@ -255,7 +255,7 @@ def on_features(config, folder):
 @pytest.mark.parametrize("kind", ["vectors", "tokens"])
 def test_stored_features_train_any_text_side_as_the_tower(live, file, base, stored, tmp_path, kind):
     if kind == "vectors":
-        expected, config = losses(live), of_vectors(file, base)
+        expected, config = losses(live), vector_config(file, base)
     else:
         expected = losses(train(with_text_tower(base), tmp_path / "live"))
         config = with_text_tower(base)

@@ -92,7 +92,7 @@ def test_eight_images_and_sixteen_texts_are_contrasted():
     assert metrics["grad_norm"] > 1e-3
 
 
-def of_four_pairs(**options):
+def four_pairs(**options):
     """A small head with running moments, and features of four pairs."""
     rng = np.random.default_rng(0)
     head = {"standardise": "running", "network": "mlp", **options}
@@ -107,7 +107,7 @@ def of_four_pairs(**options):
 
 
 def test_a_finite_step_updates_running_moments():
-    model, batch = of_four_pairs(num_functional_words=0)
+    model, batch = four_pairs(num_functional_words=0)
     config = default.get_config()
     with config.unlocked():
         config.batch_size, config.sub_batches, config.optimizer.warmup_steps = 8, 2, 1
@@ -139,7 +139,7 @@ def test_a_finite_step_updates_running_moments():
 
 
 def test_frozen_vectors_of_functional_words_stay_bit_for_bit():
-    model, batch = of_four_pairs(num_functional_words=2)
+    model, batch = four_pairs(num_functional_words=2)
     batch["text_marks"] = np.zeros(batch["text"].shape, np.int8)
     batch["text_marks"][:, 2] = 0, 1, 2, 1
     variables = jax.jit(model.init)(jax.random.key(0), batch)

@@ -190,7 +190,7 @@ def without_chunks(name, options):
     return call
 
 
-def of_whole(name, options, features):
+def whole_scores(name, options, features):
     return without_chunks(name, tuple(options.items()))(*features)
 
 
@@ -206,7 +206,7 @@ def assert_close(found, expected):
 @pytest.mark.parametrize(("name", "options"), slow_but((("pacl", {}),), ON_RUNS_MESH), ids=str)
 def test_parts_on_many_devices_give_the_whole(features, name, options):
     mesh, features = sharding.make_mesh(data=4, fsdp=2), features_for(name, features)
-    variables, expected = of_whole(name, options, features)
+    variables, expected = whole_scores(name, options, features)
 
     # two parts on each device; the compiler splits the rows of a part of heads with a decoder
     has_decoder = isinstance(models.HEADS[name](**HEADS[name]), heads.Decoding)
@@ -233,7 +233,7 @@ def test_explicit_axes_give_the_scores_and_gradients_of_one(features, name, opti
     image, text = features_for(name, features)
     if image.question is not None:  # without one, and for the whole, whose program has one, empty
         image = image._replace(question=np.full_like(image.question, types.NOT_ASKED))
-    variables, expected = of_whole(name, options, (image, text))
+    variables, expected = whole_scores(name, options, (image, text))
     features = image._replace(question=None), text
     _, gradient = weighted(name, 1, options)
     mesh = jax.make_mesh((4, 2), types.BATCH_AXES, axis_types=(AxisType.Explicit,) * 2)

@@ -192,7 +192,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     assert "the limit is the host's memory" in done.stdout
     for flags, message in (
         (("--workdir", tmp_path / "run"), "leave out --workdir"),
-        (("--config.input.source_options.pth=x",), "source 'scenes' has no option 'pth'"),
+        (("--config.input.source_options.pth=x",), "unknown option of source 'scenes': 'pth'"),
         (("--plan_topology=v5e:2x2,v5e:4x4", "--plan_search=remat"), "--plan_search is for one"),
         (("--plan_step=scores",), "--plan_step"),
         (("--mode=train", "--plan_search=remat"), "--plan_search are for --mode plan"),

@@ -159,7 +159,7 @@ def test_command_writes_the_page_or_refuses_in_one_line(tmp_path, capsys):
     for arguments, words in (
         ([*runs, "--cases"], "one run or two side by side; 3 are given"),
         ([runs[0], "--cases", "c"], "no benchmark 'c' has been evaluated; there are: b"),
-        ([runs[0], "--published", "CLIP", "--cases"], "no --baseline and no --published"),
+        ([runs[0], "--published", "CLIP", "--cases"], "--cases has no --published"),
         ([str(empty), "--cases"], "no scores of single cases"),
     ):
         assert command.main(arguments) == 2

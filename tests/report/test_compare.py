@@ -221,7 +221,7 @@ def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     first, second = write_workdir(folder / "clip"), write_workdir(folder / "hn")
     write_workdir(second / "pretrain", is_small=True)
-    config = read_workdir.read_config(first)
+    config = read_workdir.read(first).config
     changed = {"steps": 150, "init_from": "runs/clip", "losses": {"svlc": {"weight": 1.0}}}
     write_json(second / "config.json", config | changed)
     name = "scenes_objects"

@@ -208,7 +208,7 @@ def test_out_is_a_file_and_what_cannot_be_shown_is_refused(seeds, tmp_path, caps
         ([tmp_path / "none"], "no such folder"),
         ([tmp_path], "is no workdir of a run"),
         ([seeds[0], seeds[0]], "is given twice"),
-        ([seeds[0], "--out", tmp_path], "--format writes a table, with --out FILE"),
+        ([seeds[0], "--out", tmp_path], "--format writes a table, and --out"),
         ([seeds[0], "--cases"], "--cases has no"),
     ):
         assert command.main([*map(str, words), "--format", "csv"]) == 2

@@ -105,16 +105,6 @@ def test_only_cases_with_images_and_fitting_scores_are_examples(tmp_path):
     assert found == [("val/1", ["val_1_0.png"]), ("5", ["5_0.png", "5_1.png"])]
 
 
-def test_a_config_to_compare_with_is_a_file_or_a_workdir(tmp_path):
-    write(tmp_path / "config.json", '{"a": 1}')
-    assert read_workdir.read_config(tmp_path) == {"a": 1}
-    assert read_workdir.read_config(tmp_path / "config.json") == {"a": 1}
-    write(tmp_path / "list.json", "[]")
-    for bad in ("gone.json", "list.json"):
-        with pytest.raises(read_workdir.NotAWorkdirError, match=bad):
-            read_workdir.read_config(tmp_path / bad)
-
-
 def at(minute, event, **fields):
     return {"time": f"2026-11-27T10:{minute:02d}:00+00:00", "event": event, **fields}
 

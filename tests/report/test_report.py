@@ -157,22 +157,6 @@ def test_any_one_file_of_a_run_is_enough(tmp_path, name):
     assert Page(text_of(tmp_path)[0]).crossed == []
 
 
-@pytest.mark.usefixtures("blank_figures")
-def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, tmp_path):
-    path = make_workdir()
-    write_json(path / "default_config.json", {"seed": 0, "steps": 1000, "gone": [1]})
-    report.write(path)
-    markdown = text_of(path)[1]
-    assert "| `steps` | 1000 | 512 |" in markdown
-    assert "| `gone` | \\[1\\] | – |" in markdown
-    assert "| `seed` |" not in markdown
-    report.write(path, path)
-    assert "No field." in text_of(path)[1]
-    write_json(tmp_path / "other.json", {"optimizer": {"learning_rate": 0.5}})
-    report.write(path, tmp_path / "other.json")
-    assert "| `optimizer.learning_rate` | 0.5 | 0.001 |" in text_of(path)[1]
-
-
 def test_every_colour_can_be_read_on_light_and_dark_paper():
     css = (Path(report.__file__).parent / "report.css").read_text()
     light, dark = (
@@ -223,8 +207,6 @@ def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, ca
         ([tmp_path / "gone"], "no such folder"),
         ([path, tmp_path / "gone"], "no such folder"),
         ([path, path], "given twice"),
-        ([path, "--baseline", tmp_path / "none.json"], "none.json"),
-        ([path, blocked, "--baseline", path], "--baseline belongs to one workdir"),
         ([path, "--out", tmp_path], "--out belongs to several workdirs"),
         ([blocked], "cannot be written"),
         ([path, blocked, "--out", file], "cannot be written"),

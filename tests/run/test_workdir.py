@@ -104,17 +104,17 @@ def test_a_run_that_saved_nothing_may_change_its_config(run):
     run.check_data({"train": "b"}, allow_change=False)
 
 
-def of_options(options):
+def config_with(options):
     """The config of a source with these options."""
     return {"input": {"source_options": options}}
 
 
 def test_the_order_of_training_cannot_change_and_paths_can(run):
     shards = {"path": "x", "shuffle": "global", "stage": None}
-    saved(run).claim(of_options(shards))
-    run.check_config(of_options(shards | {"stage": "a"}), allow_change=False)
+    saved(run).claim(config_with(shards))
+    run.check_config(config_with(shards | {"stage": "a"}), allow_change=False)
     with pytest.raises(UsageError, match=r"input.source_options.shuffle: global -> blocks"):
-        run.check_config(of_options(shards | {"shuffle": "blocks"}), allow_change=False)
+        run.check_config(config_with(shards | {"shuffle": "blocks"}), allow_change=False)
 
 
 def test_a_config_of_another_version_names_the_lacking_fields(run):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluators import image_pairs
 from vlc_jax.tools import blind_pairs
 
 COUNT, BAD = 40, 7
@@ -74,8 +73,3 @@ def test_features_of_other_images_are_refused(folder):
     (folder / "dino.jsonl").write_text("\n".join(names))
     with pytest.raises(UsageError, match=r"other images \(40 and 40\), or in another order"):
         mine(folder, "all.jsonl")
-
-
-def test_the_thresholds_are_those_of_the_protocol():
-    assert blind_pairs.AGREEMENT == image_pairs.AGREEMENT
-    assert blind_pairs.DIFFERENCE == image_pairs.DIFFERENCE

@@ -126,11 +126,7 @@ def test_images_of_classes_are_paired_with_every_class(run, tmp_path):
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
-        (
-            lambda text: text.replace("match", "score", 1),
-            2,
-            "no column of matches .*--match_column",
-        ),
+        (lambda text: text.replace("match", "score", 1), 2, "no column of match .*match_column"),
         (lambda text: text.replace(",yes", ",maybe", 1), 3, "row .* match is 1 or 0 .* 'maybe'"),
         (lambda text: text.replace("0_7.png", "gone.png"), 3, "gone.png does not exist"),
         (

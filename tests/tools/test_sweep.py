@@ -129,7 +129,12 @@ def test_another_sweep_in_the_same_folder_is_refused(start, capsys):
     assert start("--grid", "learning_rate=1e-3") == 2
     said = capsys.readouterr().err
     assert f"{start.out} holds learning_rate=0.0001,seed=0, which is no trial of this grid" in said
-    (start.out / "learning_rate=0.001,seed=0/trial.json").write_text("[1]")
+    file = start.out / "learning_rate=0.001,seed=0/trial.json"
+    fields = json.loads(file.read_text())
+    assert fields.pop("optimizer.eps") == "1e-06"  # as of a version without this field
+    file.write_text(json.dumps(fields))
+    assert start(*RATES) == 0
+    file.write_text("[1]")
     assert start(*RATES) == 3
     assert "trial.json is damaged" in capsys.readouterr().err
     assert len(start.begun) == 2

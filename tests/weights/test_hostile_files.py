@@ -176,7 +176,7 @@ def test_npz(tmp_path, case):
 NUMBERS = np.arange(4, dtype=np.float32)
 
 
-def of_itself():
+def nested_in_itself():
     content = {}
     content["a"] = content
     return content
@@ -211,7 +211,7 @@ TORCH = {  # what is saved, words of the refusal
         {"a": Tensor(Tensor(NUMBERS, 0, (64,), (0,)), 0, (64,), (1,))},
         "a tensor of ndarray",
     ),
-    "a dict in itself": (of_itself(), "damaged"),
+    "a dict in itself": (nested_in_itself(), "damaged"),
     "dicts in dicts, twice each": (doubled(40), "without end"),
     "a long name": ({"n" * 10_000: tensor(NUMBERS)}, "a name of 10,000 letters"),
     "a list": ([tensor(NUMBERS)], "holds no arrays"),

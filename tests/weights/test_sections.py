@@ -36,6 +36,12 @@ REQUIRED = {str: "roberta-base", int: 8, float: 2.0, tuple: (1.0, 2.0)}
 HOSTILE = ([], {}, [[]], "x" * 5_000, "-1", -1.5, 2**40, 10**30, float("nan"), float("inf"))
 
 
+def test_the_longest_text_is_that_of_positions_or_of_training():
+    config = {"max_position_embeddings": 8, "max_seq_len": 9}
+    lengths = {lm_config.positions(name).read(config, "x") for name in lm_config.FAMILIES}
+    assert (lengths, lm_config.positions("mpt").read(config, "x")) == ({8}, 9)
+
+
 def written(section):
     """The smallest section that is read: keys that may not be left out."""
     keys = section.fields.values()

@@ -55,7 +55,9 @@ def answers(
             f"{model.tokenizer.path} has {model.tokenizer.vocab_size} tokens and the model only "
             f"{model.decoder.vocab}: it is another model's tokenizer"
         )
-    line_ends = _with_line_break(model.tokenizer)
+    tokenizer = model.tokenizer
+    # BPE has many tokens with a line break, such as ".\n"
+    line_ends = [i for i in range(tokenizer.vocab_size) if "\n" in tokenizer.decode([i])]
     waiting: dict[Any, list[tuple[Question, list[int]]]] = collections.defaultdict(list)
 
     def answer(kind: tuple[int, int, tuple[str, ...]]) -> Iterator[tuple[str, Answer]]:
@@ -74,11 +76,6 @@ def answers(
             yield from answer(kind)
     for kind in sorted(waiting):
         yield from answer(kind)
-
-
-def _with_line_break(tokenizer: DecoderTokenizer) -> list[int]:
-    """Ids of all tokens with a line break; BPE has many of them, such as ".\\n"."""
-    return [i for i in range(tokenizer.vocab_size) if "\n" in tokenizer.decode([i])]
 
 
 def _answers(

@@ -216,7 +216,7 @@ LOSSES = errors.Table(
     _OWN,
     "a function of fields of vlc_jax.types.Outputs, or a vlc_jax.losses.Loss",
     lambda x: isinstance(x, Loss) or (callable(x) and not isinstance(x, type)),
-    lambda name, x: x if isinstance(x, Loss) else Loss(**inputs.of_formula(name, x)),
+    lambda name, x: x if isinstance(x, Loss) else Loss(**inputs.loss_fields(name, x)),
 )
 # Losses that keep a teacher between steps, and those of them that keep a centre, too.
 TEACHERS = ("distill", "self_distill", "masked_patches")

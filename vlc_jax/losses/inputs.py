@@ -38,7 +38,7 @@ def local(inputs: Inputs) -> Inputs:
     return local_inputs
 
 
-def of_formula(loss: str, formula: Callable[..., Any]) -> dict[str, Any]:
+def loss_fields(loss: str, formula: Callable[..., Any]) -> dict[str, Any]:
     """The row of another project's formula, whose positional parameters are fields of Outputs or
     pair_masks. Its mean runs over the examples with the hard texts that they name."""
     parameters = inspect.signature(formula).parameters.values()

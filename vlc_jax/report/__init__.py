@@ -40,15 +40,11 @@ __all__ = [
 ]
 
 
-def write(
-    path: Path, baseline: Path | None = None, published: str = "", train: "Training | None" = None
-) -> Path:
+def write(path: Path, published: str = "", train: "Training | None" = None) -> Path:
     """Writes WORKDIR/report.html, WORKDIR/report.md and the figures under WORKDIR/report/.
 
     Args:
       path: the workdir of a run, finished, failed or running.
-      baseline: a config.json, or a workdir with one, to compare the config with; default:
-        WORKDIR/default_config.json, if it exists.
       published: a model whose published values appear next to the run's.
       train: of the captions that the run was trained on.
 
@@ -56,12 +52,10 @@ def write(
       The path of report.html, which needs no other file and no network.
 
     Raises:
-      NotAWorkdirError: `path` is not a workdir, or `baseline` has no config. UnknownModelError: no
-        published values of the model. OSError: the files cannot be written.
+      NotAWorkdirError: `path` is not a workdir. UnknownModelError: no published values of the
+        model. OSError: the files cannot be written.
     """
     run = read_workdir.read(path)
-    if baseline is not None:
-        run.default_config = read_workdir.read_config(baseline)
     beside = _add([run], published, train)
     command_line.import_matplotlib()
     from vlc_jax.report import page

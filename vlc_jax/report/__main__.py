@@ -1,5 +1,5 @@
-"""vlc-jax report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
-[--train TABLE] [--cases [BENCHMARK ...]] [--format csv|json|latex|markdown]"""
+"""vlc-jax report WORKDIR ... [--published MODEL] [--out FOLDER] [--train TABLE]
+[--cases [BENCHMARK ...]] [--format csv|json|latex|markdown]"""
 
 import argparse
 import sys
@@ -19,14 +19,12 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.train and (options.column or options.tagger):
         return _refuse("--column and --tagger belong to --train TABLE, the training captions")
     is_comparison = len(options.workdirs) > 1
-    if is_comparison and options.baseline:
-        return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
     if options.out and not (is_comparison or options.format):
         return _refuse("--out belongs to several workdirs; the report of one goes into it")
     if options.cases is not None and (reason := _not_with_cases(options)):
         return _refuse(reason)
-    if options.format and (options.baseline or (options.out and options.out.is_dir())):
-        return _refuse("--format writes a table, with --out FILE or to the terminal: no --baseline")
+    if options.format and options.out and options.out.is_dir():
+        return _refuse(f"--format writes a table, and --out {options.out} is a folder: name a file")
     try:
         train = None
         if options.train:
@@ -47,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             page = report.write_comparison(options.workdirs, options.out, *beside)
             report.print_comparison(options.workdirs, *beside)
         else:
-            page = report.write(options.workdirs[0], options.baseline, *beside)
+            page = report.write(options.workdirs[0], *beside)
             if options.published or options.train:
                 report.print_table(options.workdirs[0], *beside)
     except (report.NotAWorkdirError, report.NoCasesError, ValueError, DataError) as error:
@@ -66,9 +64,6 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         help="the --workdir of a run; several are compared with the first",
-    )
-    parser.add_argument(
-        "--baseline", type=Path, help="config.json, or a workdir, to show the config against"
     )
     parser.add_argument(
         "--out",
@@ -115,8 +110,8 @@ def _not_with_cases(options: argparse.Namespace) -> str:
     """Reason why --cases is incompatible with the other options; "" if it is compatible."""
     if len(options.workdirs) > 2:
         return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
-    if options.baseline or options.published or options.train or options.format:
-        return "--cases has no --baseline and no --published, --train or --format: of other pages"
+    if options.published or options.train or options.format:
+        return "--cases has no --published, --train or --format: they are of other pages"
     return ""
 
 

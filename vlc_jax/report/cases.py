@@ -122,7 +122,8 @@ class _Data:
         result = next(result for _, result in sides if result)
         decision = display.of(result).correct or "correct"
         folders = [run for run, result in sides if result]
-        images = {file for run in folders for file in _image_files(run, name)}
+        kept = [run.path / "evals" / name / "images" for run in folders]
+        images = {file.name for folder in kept for file in folder.glob("*")}
         # cases of the first run in its order, then those that only the second has
         for case in dict.fromkeys(case for rows in by_run for case in rows):
             if image_file(case, 0) in images:
@@ -197,11 +198,6 @@ class _Data:
                 k += 1
             if k:
                 return
-
-
-def _image_files(run: Run, name: str) -> list[str]:
-    folder = run.path / "evals" / name / "images"
-    return [file.name for file in folder.iterdir()] if folder.is_dir() else []
 
 
 def _data_uri(run: Run, file: Path) -> tuple[str, str]:

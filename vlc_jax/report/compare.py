@@ -10,7 +10,7 @@ from typing import Any
 
 from vlc_jax.report import summary, table
 from vlc_jax.report.blocks import BREAK, Content, Span, Table
-from vlc_jax.report.read_workdir import Run
+from vlc_jax.report.read_workdir import Run, mapping
 
 RUNS = ("blue", "orange", "green", "purple", "red", "ink")  # colours of runs, of report.css
 SYMBOLS = {"better": "▲", "worse": "▼", "other cases": "≠", "": ""}
@@ -198,7 +198,7 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     (config.pretrain), only the fields that differ among these are listed.
     """
     configs = [run.config for run in runs if run.config]
-    pretrain = [summary.mapping(config.get("pretrain")) for config in configs]
+    pretrain = [mapping(config.get("pretrain")) for config in configs]
     pretrain = [config for config in pretrain if config]
     # else a run without pretraining would differ in every field of config.pretrain
     if len(pretrain) == len(configs):
@@ -336,7 +336,7 @@ def _is_comparable(
 
 def _without_pretrain(config: Mapping[str, Any], fields: set[str]) -> dict[str, str]:
     """Flat config with config.pretrain as one field, plus its fields in `fields`."""
-    inner = summary.flatten(summary.mapping(config.get("pretrain")))
+    inner = summary.flatten(mapping(config.get("pretrain")))
     flat = summary.flatten({name: value for name, value in config.items() if name != "pretrain"})
     flat["pretrain"] = f"a config of {len(inner)} fields" if inner else "{}"
     return flat | {f"pretrain.{name}": inner[name] for name in inner if name in fields}

@@ -78,7 +78,8 @@ def blocks(runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
         yield from _results(run, beside)
     else:
         yield from _compared(names, runs, beside)
-    yield from _configs(names, runs)
+    if not is_alone:
+        yield from _configs(names, runs)
     yield Heading("What ran")
     columns = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
     ran = [(name, *values) for name, values in summary.side_by_side(columns) if any(values)]
@@ -155,23 +156,20 @@ def _compared(names: Sequence[str], runs: Sequence[Run], beside: Sequence[str]) 
 
 
 def _configs(names: Sequence[str], runs: Sequence[Run]) -> Iterator[Block]:
-    """Differences between the configs of runs, or of one from its default."""
-    run, header, columns = runs[0], compare.run_headers(names), runs
-    if len(runs) == 1:
-        header, columns = ["default", "this run"], [Run(run.path, run.default_config), run]
-    if len(runs) > 1 or run.default_config:
-        yield Heading("What differs between the configs")
-        if missing := compare.without_config(names, runs):
-            yield Text(f"Without a config that can be read: {', '.join(missing)}.", "bad")
-        rows = [(field, *values) for field, values in compare.config_differences(columns)]
-        yield _texts(["field", *header], rows) if rows else Text("No field.")
+    """Differences between the configs of runs."""
+    yield Heading("What differs between the configs")
+    if missing := compare.without_config(names, runs):
+        yield Text(f"Without a config that can be read: {', '.join(missing)}.", "bad")
+    rows = [(field, *values) for field, values in compare.config_differences(runs)]
+    header = ["field", *compare.run_headers(names)]
+    yield _texts(header, rows) if rows else Text("No field.")
 
 
 def _recorded(run: Run) -> Iterator[Block]:
     if config := summary.flatten(run.config):
         fields = _texts(["field", "value"], config.items())
         yield Details(f"Config, all {len(config)} fields", [fields], is_long=True)
-    if versions := summary.mapping(run.env.get("versions")):
+    if versions := read_workdir.mapping(run.env.get("versions")):
         yield Details("Versions", [_texts([], versions.items())])
 
 
@@ -264,7 +262,7 @@ def _reproduction(run: Run) -> Iterator[Block]:
     if not command:
         yield Text("The command was not recorded (env.json).")
         return
-    version = str(summary.mapping(run.env.get("versions")).get("vlc_jax") or "")
+    version = str(read_workdir.mapping(run.env.get("versions")).get("vlc_jax") or "")
     install = f"git checkout {commit.removesuffix('-dirty')}\n{INSTALL}" if commit else INSTALL
     if not commit and version[:1].isdecimal():  # of a wheel
         install = f"pip install vlc_jax=={version}"

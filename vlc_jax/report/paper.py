@@ -12,7 +12,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,17 +148,12 @@ def to_csv(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
     return file.getvalue().removesuffix("\n")
 
 
-def markdown(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
-    """Markdown of `to_tables`."""
-    return to_markdown.render(to_tables(names, runs, model), Path())
-
-
-def latex(names: Sequence[str], runs: Sequence[Run], model: str = "") -> str:
-    """LaTeX of `to_tables`."""
-    return to_latex.render(to_tables(names, runs, model))
-
-
-FORMATS = {"csv": to_csv, "json": to_json, "latex": latex, "markdown": markdown}
+FORMATS: Mapping[str, Callable[..., str]] = {  # form -> names, runs, model -> text
+    "csv": to_csv,
+    "json": to_json,
+    "latex": lambda *given: to_latex.render(to_tables(*given)),
+    "markdown": lambda *given: to_markdown.render(to_tables(*given), Path()),
+}
 
 
 def columns(results: Sequence[dict[str, dict[str, Any]]]) -> list[Line]:
@@ -270,11 +265,11 @@ def _best(
 def _differ(runs: Sequence[Run], read: Reader, line: Line, one: Method, other: Method) -> bool:
     """True if a paired test at 5 % tells two methods apart; False where there is none."""
     if len(one.runs) == len(other.runs) == 1:
-        of_cases = [
+        decisions = [
             paired.decisions(*read(k, line.benchmark), line.rows[k])
             for k in (*one.runs, *other.runs)
         ]
-        difference = paired.between(*of_cases)
+        difference = paired.between(*decisions)
         return difference is not None and difference.p < 0.05
     seeds = {runs[k].config.get("seed") for k in (*one.runs, *other.runs) if runs[k].metrics}
     first, second = (

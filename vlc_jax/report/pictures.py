@@ -73,15 +73,12 @@ def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Pict
         if len(runs) == 1:
             is_loss = metric == "train/loss"
             ln_batch = _ln_batch(runs[0].metrics) if is_loss else None
-            options = {"resumes": _resumes(runs[0]), "ln_batch": ln_batch}
+            steps = [row.get("step") for row in runs[0].events if row.get("event") == "resume"]
+            resumes = [step for step in steps if isinstance(step, int)]
+            options = {"resumes": resumes, "ln_batch": ln_batch}
         panel = plot.curves(metric.replace("/", "_"), title, curves, axis=axis, **options)
         pictures += [panel] if panel else []
     return pictures
-
-
-def _resumes(run: Run) -> list[int]:
-    steps = [row.get("step") for row in run.events if row.get("event") == "resume"]
-    return [step for step in steps if isinstance(step, int)]
 
 
 def _ln_batch(rows: Sequence[dict[str, Any]]) -> float | None:

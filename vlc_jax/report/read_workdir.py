@@ -82,7 +82,6 @@ class Run:
     path: Path
     config: dict[str, Any] = field(default_factory=dict)
     config_problem: str = ""  # why an existing config.json cannot be read
-    default_config: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -124,8 +123,6 @@ def read(path: Path) -> Run:
         run.notes = [note for note in run.notes if not note.endswith(" is missing")]
     if run.mixtures:
         run.mixed = _object(run, "interpolate/mixed.json")
-    if (path / "default_config.json").exists():
-        run.default_config = _object(run, "default_config.json")
     _outcome(run)
     written = [path / name for name in WORKDIR_FILES if (path / name).is_file()]
     run.last_write = max((_modified(file) for file in written), default=None)
@@ -151,22 +148,6 @@ def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
         results = _in_order(config, _evaluations(Run(one), examples=False))
         by_alpha[float(one.name)] = [evaluation.newest for evaluation in results]
     return dict(sorted(by_alpha.items()))
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Config to compare with, from a config.json or a workdir with one.
-
-    Raises:
-      NotAWorkdirError: no config, or not a JSON object.
-    """
-    file = path / "config.json" if path.is_dir() else path
-    try:
-        config = _displayable(stores.parse_json(file.read_text("utf-8")))
-    except (OSError, ValueError) as error:
-        raise NotAWorkdirError(f"no config to compare with in {file}: {error}") from error
-    if not isinstance(config, dict):
-        raise NotAWorkdirError(f"{file} is no config: it holds no JSON object")
-    return config
 
 
 def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
@@ -211,8 +192,10 @@ def _title(name: str, result: dict[str, Any], plain: dict[str, dict[str, Any]]) 
     stem, _, digest = name.partition("@")
     if not digest:
         return name
-    options, others = ({**_dict(r, "reader_options"), **_dict(r, "options")}
-                       for r in (result, plain.get(stem, {})))  # fmt: skip
+    options, others = (
+        {**mapping(r.get("reader_options")), **mapping(r.get("options"))}
+        for r in (result, plain.get(stem, {}))
+    )
     differing = [f"{key} {options[key]}" for key in options if options[key] != others.get(key)]
     differing += [f"without {key}" for key in others if key not in options]
     reasons = {"weights": "other weights", "version": "other data"}
@@ -222,8 +205,9 @@ def _title(name: str, result: dict[str, Any], plain: dict[str, dict[str, Any]]) 
     return f"{stem} ({', '.join(differing) or digest})"
 
 
-def _dict(result: dict[str, Any], key: str) -> dict[str, Any]:
-    return value if isinstance(value := result.get(key), dict) else {}
+def mapping(value: Any) -> dict[str, Any]:
+    """`value` if it is a JSON object, else {}, since files may be incomplete."""
+    return value if isinstance(value, dict) else {}
 
 
 def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vlc_jax.report.read_workdir import Run
+from vlc_jax.report.read_workdir import Run, mapping
 
 ROUTINE = ("start", "save", "evaluation", "done", "time")  # counted, not listed
 MAX_SECONDS = 1e12
@@ -36,7 +36,9 @@ def status(run: Run) -> dict[str, str]:
     if run.events and run.events[-1].get("event") == "preempted":
         text = f"Stopped by a signal {where}, state saved; the same command continues it.{when}"
         return {"kind": "preempted", "word": "Preempted", "text": text}
-    if run.evaluations and not run.metrics and not _has_started(run):
+    # an event of training comes before its first logged step
+    has_started = any(row.get("event") == "start" for row in run.events)
+    if run.evaluations and not run.metrics and not has_started:
         count, requested = len(run.evaluations), run.config.get("evals")
         is_partial = isinstance(requested, dict) and len(requested) > count
         of = f" of {len(requested)}" if is_partial else ""
@@ -46,11 +48,6 @@ def status(run: Run) -> dict[str, str]:
         return {"kind": "open" if of else "done", "word": word, "text": text}
     text = f"Not finished, {where}.{when} If no process is running, the same command continues it."
     return {"kind": "open", "word": "Running", "text": text}
-
-
-def _has_started(run: Run) -> bool:
-    """True if training has started, even before the first logged step."""
-    return any(row.get("event") == "start" for row in run.events)
 
 
 def overview(run: Run) -> list[tuple[str, str]]:
@@ -242,8 +239,3 @@ def _count(number: Any) -> str:
 def command(value: Any) -> str:
     """Command line as one string, from a string or a list in env.json."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """`value` if it is a JSON object, else {}, since files may be incomplete."""
-    return value if isinstance(value, dict) else {}

@@ -121,7 +121,8 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
         if not everything:
             summarised = _summary(result) or [name for name in names if "/" not in name]
             others = [name for name in names if name not in summarised]
-            names = [*summarised, *(name for name in others if _has_paper(metrics[name]))]
+            papers = [x for x in others if isinstance(metrics[x], dict) and "paper" in metrics[x]]
+            names = [*summarised, *papers]
         for name in names:
             row = _row(result, name, metrics.get(name))
             if row is not None:
@@ -317,10 +318,6 @@ def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
         title=name_of(result),
         **numbers,
     )
-
-
-def _has_paper(metric: Any) -> bool:
-    return isinstance(metric, dict) and "paper" in metric
 
 
 def _number(value: Any) -> float | None:

@@ -14,7 +14,6 @@ from ml_collections import ConfigDict, config_flags
 
 from vlc_jax import errors, losses
 from vlc_jax.errors import ExitCode, UsageError
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
@@ -131,7 +130,7 @@ def _message(error: Exception, argv: list[str]) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     hint = ""
     if isinstance(error, flags.UnrecognizedFlagError):
-        hint = lookup.nearest(error.flagname.lower(), flags.FLAGS) or "; --help lists the flags"
+        hint = errors.nearest(error.flagname.lower(), flags.FLAGS) or "; --help lists the flags"
     return " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines) + hint
 
 

@@ -33,14 +33,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.evaluators.image_pairs import AGREEMENT, DIFFERENCE
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.tools import command, embed, nearest
-
-# Cosines of CLIP-blind pairs (Tong et al. 2024, arXiv:2401.06209): those of the protocol
-# evaluators/image_pairs.py, which this room does not import.
-AGREEMENT, DIFFERENCE = 0.95, 0.6
 
 
 def command_line_parser() -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, complete sha
 """
 
 import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -102,4 +103,5 @@ def sentence(runner_flags: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    command.start_in_parts(sentence)
+    sys.argv[1:], flags_of_runner = parts.split(sys.argv[1:])
+    command.start(lambda: sentence(flags_of_runner))

@@ -15,13 +15,13 @@ Figures are of five held-out folds, with no image in two. Exit codes are those o
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vlc_jax.configs.finetune import COLUMNS
+from vlc_jax.configs import finetune
 from vlc_jax.encode.calibrated import Calibrated
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import calibration
@@ -40,8 +40,8 @@ from vlc_jax.setup import exported_config
 from vlc_jax.tools import command
 
 USUAL = {
-    "image": COLUMNS["image"],
-    "text": COLUMNS["caption"],
+    "image": finetune.COLUMNS["image"],
+    "text": finetune.COLUMNS["caption"],
     "match": ("match", "matches", "is_match", "matched", "label", "correct", "is_correct", "y"),
 }
 MATCHES = {
@@ -135,7 +135,7 @@ def read(args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_dir() or [*path.glob("*.parquet")]:
         if args.templates:
             raise ValueError(f"--templates are prompts of classes, and {path} is a table")
-        return of_table(args, path)
+        return table_pairs(args, path)
     source = ClassFoldersSource("all", path=path, templates=args.templates or TEMPLATES)
     classes = [name.replace("_", " ") for name in source.classes]
     texts = [template.format(name) for name in classes for template in source.templates]
@@ -146,9 +146,10 @@ def read(args: argparse.Namespace) -> dict[str, Any]:
     return {"images": images, "texts": texts, "matches": matches, "templates": source.templates}
 
 
-def of_table(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+def table_pairs(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """The pairs of a table, a row each."""
-    names = columns(args, tables.open_table(path), path)
+    given = {name: getattr(args, f"{name}_column") for name in USUAL}
+    names = finetune.find_columns(path, tables.open_table(path).columns(), given, USUAL, [*USUAL])
     # joined rows of an image would lose which of its texts match
     source = RecordsSource(
         "all", path=path, image_folder=args.image_folder, join_rows=False,
@@ -168,23 +169,6 @@ def of_table(args: argparse.Namespace, path: Path) -> dict[str, Any]:
             for name, value in zip(pairs, (record.image, text, is_match), strict=True):
                 pairs[name].append(value)
     return pairs
-
-
-def columns(args: argparse.Namespace, table: tables.Table, path: Path) -> Mapping[str, str]:
-    """Kind of column -> its name: the option, else the first usual name that the table has."""
-    known = {name.lower(): name for name in table.columns()}
-    found = {}
-    for kind, usual in USUAL.items():
-        names = [getattr(args, f"{kind}_column"), *(known.get(name) for name in usual)]
-        found[kind] = next(filter(None, names), None)
-        if found[kind] not in known.values():
-            raise ValueError(
-                f"{path} has no column of {'matches' if kind == 'match' else f'{kind}s'} "
-                f"({found[kind] or ', '.join(usual)}): name it by --{kind}_column, of "
-                f"{', '.join(known.values())}"
-            )
-    print(f"{path}: columns {', '.join(f'{k}={v}' for k, v in found.items())}", file=sys.stderr)
-    return found
 
 
 main = command.main(_parser, calibrate)

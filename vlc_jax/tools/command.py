@@ -86,12 +86,6 @@ def start(do: Callable[[], str]) -> None:
         sys.exit(code)
 
 
-def start_in_parts(do: Callable[[Sequence[str]], str]) -> None:
-    """`start` of a tool with --runner, whose own flags, behind --, `do` gets."""
-    sys.argv[1:], runner_flags = parts.split(sys.argv[1:])
-    start(lambda: do(runner_flags))
-
-
 def main(
     parser: Callable[[], argparse.ArgumentParser],
     do: Callable[[argparse.Namespace], str],

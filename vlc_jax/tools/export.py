@@ -19,7 +19,6 @@ written.
 
 import argparse
 import errno
-import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from vlc_jax import weights
 from vlc_jax.encode import calibrated, inference
 from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.input_pipeline.stores import StoreError, hub_api
+from vlc_jax.input_pipeline.stores import StoreError, any_path, hub_api
 from vlc_jax.models import lora
 from vlc_jax.models.clip import CLIP
 from vlc_jax.models.resnet import ResNet
@@ -129,7 +128,7 @@ def export(
         tokenizer = exported_config.write_tokenizer(partial, setup) if is_known else None
         if target not in ("llava", "stablehlo"):
             ours = exported_config.content(saved_config(workdir), tokenizer)
-            write_json(partial / exported_config.NAME, ours)
+            any_path.write_json(partial / exported_config.NAME, ours, indent=2)
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
         if target == "stablehlo":
@@ -325,19 +324,14 @@ def write(
             base=str(Path(setup.origin.path).absolute()),
             dropout=setup.parameters.dropout,
         )
-        write_json(out / "adapter_config.json", lora_config)
+        any_path.write_json(out / "adapter_config.json", lora_config, indent=2)
         save_arrays(arrays, out / "adapter_model.safetensors")
         return
     files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target](facts)
     for name, content in files.items():
-        write_json(out / name, folder.without_none(content))
+        any_path.write_json(out / name, folder.without_none(content), indent=2)
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
     save_arrays(arrays, out / f"{name}.safetensors")
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes an indented JSON file."""
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:

@@ -1,7 +1,6 @@
 """A captioner over CLIP's image tower as a folder of LLaVA, for `tools.export`."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import jax
 import numpy as np
 
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import data, llava_config
@@ -96,10 +96,10 @@ def write(
     if setup.tokenizer.reads_conversations and setup.tokenizer_path:
         more[llava_config.PROMPT] = _prompt(workdir)
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
-        _write_json(folder / "generation_config.json", ends)
+        any_path.write_json(folder / "generation_config.json", ends, indent=2)
     else:
         more[llava_config.PROMPT] = {"tokenizer": setup.config["text"]["tokenizer"]}
-    _write_json(path, json.loads(path.read_text("utf-8")) | more)
+    any_path.write_json(path, any_path.read_json(path) | more, indent=2)
 
 
 def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
@@ -129,10 +129,6 @@ def _prompt(workdir: Path) -> dict[str, Any]:
         "prefix": config.model.head.get("prefix", ()),
         "tokenizer_options": {key: value for key, value in options if key not in left_out},
     }
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def _base(path: str | None) -> dict[str, Any] | None:

@@ -12,8 +12,7 @@ output type multiple_choice end with an error in lmms_eval 0.7.3, which turns th
 model into text (lmms_eval.api.instance.unwrap_generation_output).
 """
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lmms_eval.api.model import lmms
@@ -79,7 +78,8 @@ class LmmsEvalModel(lmms):
         limits = [_max_tokens(each[1]) for each in arguments]
         for limit in dict.fromkeys(limits):
             chosen = [n for n, each in enumerate(limits) if each == limit]
-            for part in _parts(chosen, self.batch_size):
+            for start in range(0, len(chosen), self.batch_size):
+                part = chosen[start : start + self.batch_size]
                 images = [self._image(*arguments[n][2:6]) for n in part]
                 questions = [_question(arguments[n][0]) for n in part]
                 texts = self.model.answers(images, questions, max_tokens=limit)
@@ -131,12 +131,6 @@ class LmmsEvalModel(lmms):
                 f"vlc_jax reads one image per question; document {number} of {task} has {kinds}"
             )
         return images[0]
-
-
-def _parts(items: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    rest = iter(items)
-    while part := tuple(itertools.islice(rest, size)):
-        yield part
 
 
 def _max_tokens(options: dict[str, Any]) -> int:

@@ -8,7 +8,6 @@ n is any number of rows: that dimension is symbolic. stablehlo.json describes bo
 pixels and the token ids that they take, and the logit scale.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.models.tower import image_shape
 from vlc_jax.setup import model as model_setup
 from vlc_jax.setup.exported_config import PROGRAMS
@@ -93,7 +93,7 @@ def write(
         "logit_scale": float(np.exp(params["logit_scale"])),
         "logit_bias": None if bias is None else float(bias),
     }
-    (folder / PROGRAMS).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    any_path.write_json(folder / PROGRAMS, content, indent=2)
 
 
 def check(folder: Path, setup: Setup, params: Any) -> str:

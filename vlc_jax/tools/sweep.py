@@ -38,7 +38,7 @@ from typing import NamedTuple
 from vlc_jax import errors, report
 from vlc_jax.configs import default
 from vlc_jax.errors import ExitCode, UsageError
-from vlc_jax.input_pipeline import lookup, stores
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.report import summary
@@ -117,7 +117,7 @@ def _fields(config: str, values: Grid, more: Sequence[str]) -> dict[str, str]:
     try:
         base = load(arguments)
     except UsageError as error:
-        hints = "".join(lookup.nearest(name, ends) for name in arguments)
+        hints = "".join(errors.nearest(name, ends) for name in arguments)
         raise UsageError(f"{error}{hints}") from error
     for name in values.keys() - fields.keys():
         known = [path for path, end in zip(paths, ends, strict=True) if name in (path, end)]
@@ -161,10 +161,13 @@ def begin(out: Path, made: Sequence[Trial]) -> None:
                 "seeds that the sweep began with, or name another --workdir"
             )
     files = {trial.folder / REQUEST: trial.fields for trial in made}
+    defaults = summary.flatten(default.get_config().to_dict()).items()
     for path, fields in files.items():
         if path.exists():
             with parts.parsing(path):
                 before = dict(stores.parse_json(path.read_bytes()))
+            # a field that a later version added has its default here
+            before = dict(fields.items() & defaults) | before
             parts.check_request(path.parent, before, fields)
     for path, fields in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,9 @@
   vlc-jax write_hard_texts read hp/answers.jsonl --out hp
 
 The prompt is plain text without a chat template, as in most of the papers, and is continued
-greedily. DECODER is a Hugging Face folder of Llama, Mistral, Phi-3 or Gemma: config.json, weights
-and tokenizer; or a GGUF file of Llama's architecture. Answers are appended as they are made: after
-a kill the same command continues.
+greedily. DECODER is a Hugging Face folder of Llama, Mistral, Phi-3, Gemma or MPT: config.json,
+weights and tokenizer; or a GGUF file of Llama's architecture. Answers are appended as they are
+made: after a kill the same command continues.
 """
 
 import argparse
@@ -171,14 +171,14 @@ def load(folder: str | Path, dtype: str = "auto") -> complete.LanguageModel:
         return jnp.asarray(array)
 
     params = llava.load(folder, sizes, shapes, put=put, dtype=jnp.dtype(kind))["lm"]
-    config, section = llava.read_config(folder), lm_config.FAMILIES[sizes["family"]]
+    config = llava.read_config(folder)
     return complete.LanguageModel(
         name=f"{folder.resolve().name}@{digest.hexdigest()[:12]}",
         decoder=decoder,
         params=params,
         tokenizer=DecoderTokenizer(folder),
         ends=_ends(folder, config),
-        positions=section.fields["positions"].read(config, str(folder)),
+        positions=lm_config.positions(sizes["family"]).read(config, str(folder)),
     )
 
 

@@ -142,6 +142,13 @@ _MPT_ATTENTION = Section(
         "softmax_scale": (),
     },
 )
+
+
+def positions(family: str) -> Key:
+    """The key of the longest text; MPT's positions have no end, and its key is of training."""
+    return Key("max_seq_len", 2048) if family == MPT else FAMILIES[family].fields["positions"]
+
+
 # Sections of rotary frequencies, by the kind of their scaling. su: the older name of longrope.
 _ROPE = Section(
     fixed={"partial_rotary_factor": (1.0,)},

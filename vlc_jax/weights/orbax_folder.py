@@ -31,8 +31,8 @@ def find(path: Path) -> list[Path]:
         for manifest in path.glob("*/" * depth + MANIFEST)
         if not manifest.parent.name.startswith(_PROCESS)
     }
-    of_runs = [each for each in found if each.parents[1].name == "checkpoints"]
-    runs = {each.parents[2] for each in of_runs if path in each.parents[2].parents}
+    in_runs = [each for each in found if each.parents[1].name == "checkpoints"]
+    runs = {each.parents[2] for each in in_runs if path in each.parents[2].parents}
     names = ", ".join(str(each.relative_to(path)) for each in sorted(runs or found)[:6])
     if runs:
         raise WeightsError(f"{path} is a folder of runs: name one of them, such as {names}")

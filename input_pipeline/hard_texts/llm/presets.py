@@ -128,7 +128,7 @@ _PRESETS = {
     ),
 }
 # each with its prompt
-PRESETS = {name: row._replace(prompt=prompts.of_preset(name)) for name, row in _PRESETS.items()}
+PRESETS = {name: row._replace(prompt=prompts.text_of(name)) for name, row in _PRESETS.items()}
 
 
 def listing() -> str:

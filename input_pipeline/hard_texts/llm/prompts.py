@@ -12,7 +12,7 @@ from vlc_jax.input_pipeline.stores import text_file
 PLACE = "{caption}"  # replaced by the caption
 
 
-def of_preset(name: str) -> str:
+def text_of(name: str) -> str:
     """The prompt in preset_prompts/NAME.txt, without the line break at the end of the file."""
     path = Path(__file__).with_name("preset_prompts") / f"{name}.txt"
     return text_file.read(path).removesuffix("\n")
