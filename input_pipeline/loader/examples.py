@@ -205,7 +205,12 @@ class Examples:
             if phrase != text:
                 text = phrase
                 sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}
-        rng = {side: _generator(self.seed, position, side) for side in ("negatives", "positives")}
+        # a generator takes as long as a caption's tokens: only for sides that draw
+        rng = {
+            side: _generator(self.seed, position, side)
+            for side, (texts, *_) in sides.items()
+            if texts.count or texts.of_positives
+        }
         negatives, positives = (
             sampling.draw(
                 texts,
@@ -216,6 +221,8 @@ class Examples:
                 scene,
                 [*record.captions[:caption], *record.captions[caption + 1 :]],
             )
+            if side in rng
+            else []
             for side, (texts, stored, kinds) in sides.items()
         )
         # padded with "": the slot identifies a negative's positive
@@ -273,8 +280,20 @@ def _generator(seed: int, position: int, stream: str) -> np.random.Generator:
     # Draws increment the first word of the counter; the position in the third word leaves
     # 2**128 numbers to each stream, so streams never overlap.
     counter = np.array([0, 0, position, 0], np.uint64)
-    key = np.array([seed, _STREAMS.index(stream)], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    key = _Key(seed, _STREAMS.index(stream))
+    return np.random.Generator(np.random.Philox(key, counter=counter))
+
+
+class _Key(np.random.bit_generator.ISeedSequence):
+    """Philox's key as it is: with Philox(key=...) numpy first asks the system for entropy, which
+    takes longer than all draws of an example."""
+
+    def __init__(self, *words: int) -> None:
+        self._words = words
+
+    def generate_state(self, n_words: int, dtype: type = np.uint32) -> np.ndarray:
+        """The two words of the key."""
+        return np.array(self._words, dtype)
 
 
 def _drawn_caption(record: Record, rng: np.random.Generator) -> int:
