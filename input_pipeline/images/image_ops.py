@@ -62,21 +62,10 @@ _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upri
 # and from its issue tracker. The bytes are in memory, so an OSError here concerns the data and not
 # the disk.
 _DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    Image.DecompressionBombError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    # where warnings are errors
-    Warning,
-    struct.error,
-    zlib.error,
-)
+    ArithmeticError, AttributeError, EOFError, Image.DecompressionBombError, LookupError, OSError,
+    RuntimeError, SyntaxError, TypeError, ValueError, struct.error, zlib.error,
+    Warning,  # where warnings are errors
+)  # fmt: skip
 
 
 @functools.cache

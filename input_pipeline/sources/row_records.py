@@ -21,19 +21,11 @@ from vlc_jax.input_pipeline.sources import cells, tables
 # Column names of published tables, suggested if the default column is missing.
 USUAL_NAMES = {
     "image_column": (
-        "filepath",
-        "file_path",
-        "path",
-        "image_path",
-        "file_name",
-        "filename",
-        "file",
-        "image_name",
-        "img",
-        "picture",
+        "filepath", "file_path", "path", "image_path", "file_name", "filename", "file",
+        "image_name", "img", "picture",
     ),
     "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
-}
+}  # fmt: skip
 NEGATIVE = "~negative"  # after the id of a row: the record of its negative image
 
 
