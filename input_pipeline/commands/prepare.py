@@ -271,8 +271,8 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add, positive = parser.add_argument, command_line.positive
     add("--out", required=True, help="folder for the shards")
     quality = f"jpeg of quality {shard_job.JPEG_QUALITY}"
-    text = f"default: png up to {shard_writer.PNG_UP_TO} pixels, else {quality}; ppm: raw pixels"
-    add("--format", default="auto", choices=shard_writer.FORMATS, help=text)
+    text = f"default: png up to {shard_writer.PNG_UP_TO} pixels, else {quality}"
+    add("--format", default="auto", choices=("auto", "jpeg", "png"), help=text)
     add("--shard-size", type=int, default=4096, help="records; default: 4096")
     text = "of the records; more unusable ones end the run with exit code 3; default: 0.01"
     add("--max-bad-share", type=float, default=0.01, help=text)

@@ -220,8 +220,10 @@ def shrink(record: Record, size: int, image_format: str) -> bytes:
     if min(picture.size) > size:
         picture = transforms.resize_short_side(picture, size)
     encoded = io.BytesIO()
-    options = {"quality": JPEG_QUALITY} if image_format == "jpeg" else {}
-    picture.save(encoded, image_format, **options)
+    if image_format == "png":
+        picture.save(encoded, "PNG", optimize=False)
+    else:
+        picture.save(encoded, "JPEG", quality=JPEG_QUALITY)
     return encoded.getvalue()
 
 

@@ -22,7 +22,6 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
-FORMATS = ("auto", "jpeg", "png", "ppm")
 SKIPPED = "skipped.jsonl"  # records that could not be used, with reasons
 _TEMPORARY = (parts.DONE, shard_job.IMAGES, parts.PARTIAL)
 
@@ -45,8 +44,8 @@ def write(
     engine: writes the shards, with the same bytes whatever it is; None: this process does.
     request: what determines the content; a folder with another request is refused. Among it
       size: most pixels of an image's shorter side.
-      format: "jpeg", "png", "ppm" (pixels as they are) or "auto", the default, which is png up to
-        64 pixels; "features": the source's bytes, unchanged.
+      format: "jpeg", "png" or "auto", the default, which is png up to 64 pixels; "features": the
+        source's bytes, unchanged.
       shard_size: records of the source per shard; default: 4096.
     Raises ValueError for such a folder, DataError if too many records are unusable; the next run
     reads these again and writes the shards of those that can be used by then.
@@ -149,8 +148,8 @@ def _whole_request(source: Source, request: Mapping[str, Any]) -> dict[str, Any]
     """The request with every option that determines the shards' content. Raises ValueError."""
     whole = {"split": "all", **request}
     whole |= {"format": whole.get("format", "auto"), "shard_size": whole.get("shard_size", 4096)}
-    if whole["format"] not in (*FORMATS, shards.FEATURES):
-        raise ValueError(f"format must be one of {FORMATS}; got {whole['format']!r}")
+    if whole["format"] not in ("auto", "jpeg", "png", shards.FEATURES):
+        raise ValueError(f"format must be auto, jpeg or png; got {whole['format']!r}")
     for name in ("size", "shard_size"):
         if whole[name] < 1:
             raise ValueError(f"{name} must be at least 1; got {whole[name]}")

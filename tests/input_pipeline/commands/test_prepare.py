@@ -69,9 +69,8 @@ def test_images_are_shrunk_as_jpeg_and_never_enlarged(tmp_path):
     assert (picture.format, picture.size) == ("JPEG", (150, 100))
     expected = Image.fromarray(photo).resize((150, 100), Image.Resampling.BICUBIC)
     assert np.abs(np.asarray(picture).astype(int) - np.asarray(expected)).mean() < 2
-    for exact in ("png", "ppm"):
-        same = shard_job.shrink(Record("a", photo, ["a"]), 1_000, exact)
-        np.testing.assert_array_equal(image_ops.decode(same), photo)
+    same = shard_job.shrink(Record("a", photo, ["a"]), 1_000, "png")
+    np.testing.assert_array_equal(image_ops.decode(same), photo)
 
 
 def files(folder):
