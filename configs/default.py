@@ -143,10 +143,10 @@ def _input() -> dict:
         "image_size": 40,  # pixels, square; of naflex and native, that with the most patches
         # centre, as Hugging Face cuts it | centre_torchvision, as OpenAI's code and open_clip:
         # at some sizes a pixel further | centre_margin: the centre of a side 8/7 as long, as
-        # ImageNet's 224 of 256 pixels (DINOv2) | random_resized (in training) | perturbed (in
-        # training: DCSM's perspective, rotation and noise, then centre) | none: squashed to a
-        # square | pad: to a square of CLIP's mean colour, as LLaVA-1.5 | naflex: whole, with
-        # its aspect ratio, as SigLIP 2 NaFlex | native: the same by Qwen3-VL's rule
+        # ImageNet's 224 of 256 pixels (DINOv2) | in training: random_resized;
+        # random_resized_fast, JPEG decoded at 1/2, 1/4 or 1/8; perturbed, DCSM's perspective,
+        # rotation and noise, then centre | none: squashed | pad: to a square of CLIP's mean
+        # colour, as LLaVA-1.5 | naflex: whole, as SigLIP 2 NaFlex | native: by Qwen3-VL's rule
         "crop": "none",
         # centre | centre_torchvision | centre_margin | none | pad | naflex | native; None: as
         # crop, but centre for random ones

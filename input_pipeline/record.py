@@ -158,11 +158,11 @@ def trimmed(texts: Any) -> Any:
     .txt files and cells are no part of a caption. All else is unchanged."""
     if isinstance(texts, str):
         return texts.strip()
-    if not isinstance(texts, list | tuple):
+    # empty ones at once: every record has some
+    if not isinstance(texts, (list, tuple)) or not texts:
         return texts
     parts = [*map(trimmed, texts)]
-    is_same = all(part is text for part, text in zip(parts, texts, strict=True))
-    return texts if is_same else type(texts)(parts)
+    return texts if parts == [*texts] else type(texts)(parts)
 
 
 def check_text(text: str, kind: str = "a text") -> None:

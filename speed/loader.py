@@ -1,14 +1,14 @@
-"""Images per second and core: JPEG files, and whole training loaders.
+"""Images per second and core: decoding and cropping alone, and whole training loaders.
 
   python speed/loader.py
-  python speed/loader.py --torch-python .venv-parity/bin/python
+  python speed/loader.py --table flickr8k/captions.csv --torch-python .venv-parity/bin/python
 
 One thread, CPU seconds (less sensitive to other processes than wall time), interleaved rounds,
-median over rounds. Compares our JPEG path with plain Pillow as in open_clip's and Hugging Face's
-preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The second table is of
-whole training loaders (shuffled records, captions drawn and tokenized, batches of 64): over JPEG
-files, over their shards by `vlc-jax prepare`, and, with --torch-python, torch's DataLoader over the
-same files (speed/torch_evaluation.py).
+median over rounds. A loader shuffles records, draws and tokenizes captions and makes batches of 64:
+from the JPEG files of a table (a caption file beside its images; default: random ones of 500x375
+pixels), from their shards by `vlc-jax prepare` and, with --torch-python, by torch's DataLoader over
+the same files (speed/torch_evaluation.py). "Plain Pillow": decode, RGB, bicubic resize of the short
+side, centre crop, as in open_clip's and Hugging Face's preprocessing.
 """
 
 import io
@@ -23,101 +23,96 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
 from speed import harness
-from vlc_jax.input_pipeline.commands import shard_job, shard_writer
-from vlc_jax.input_pipeline.images.transforms import ImageTransform
+from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.images.transforms import CROPS, ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.record import Record, Source
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 
-BATCH = 64
+BATCH, BATCHES = 64, 4
+SHARD_SIZES = (256, 224)
 
 
-def main(images: int = 64, torch_python: str = "", rounds: int = 9) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        files = jpeg_files(images)
-        measure_images(files, rounds)
-        measure_loaders(files, Path(folder), torch_python, rounds)
+def main(
+    table: str = "",
+    crop: str = "centre",
+    # an index of a shuffled epoch of 64 takes 250 us, of this one 10
+    records: int = 4096,
+    torch_python: str = "",
+    rounds: int = 9,
+) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        source = make_source("records", "all", path=table) if table else Pictures(folder, records)
+        transform = ImageTransform(224, crop)
+        paths = [source[index].image for index in range(min(BATCH, records))]
+        rng = np.random.default_rng(0)
+        decode = partial(harness.rate, lambda path: transform(path, rng), paths)
+        sides = {
+            "decode and crop alone": decode,
+            "the same in plain Pillow": partial(harness.rate, plain_pillow, paths),
+            "loader, JPEG files": partial(whole_loader, source, transform),
+        }
+        for size in SHARD_SIZES:
+            shards = folder / f"shards_{size}"
+            shard_writer.write(First(source, records // 4), shards, size=size)
+            prepared = make_source("shards", "all", path=str(shards))
+            sides[f"loader, prepare --size {size}"] = partial(whole_loader, prepared, transform)
+        if torch_python:
+            theirs = harness.Worker(
+                "torch", torch_python, "torch_evaluation.py",
+                folder=paths[0].parent, batch_size=BATCH, batches=BATCHES,
+            )  # fmt: skip
+            sides["loader, torch's DataLoader"] = partial(theirs.ask, "pass")
+        harness.compare("224 pixels", sides, rounds, [*sides][-1 if torch_python else 0])
 
 
-def measure_images(files: list[bytes], rounds: int) -> None:
-    transform = ImageTransform(224, "centre")
-    sides = {
-        "JPEG 500x375 -> 224, ours": partial(harness.rate, transform, files),
-        "JPEG 500x375 -> 224, plain Pillow": partial(harness.rate, plain_pillow, files),
-        **{
-            f"what vlc-jax prepare --size {size} stores -> 224, ours": partial(
-                harness.rate, transform, [shrunk(data, size) for data in files]
-            )
-            for size in (256, 224)
-        },
-    }
-    harness.compare("images", sides, rounds, "JPEG 500x375 -> 224, plain Pillow")
-
-
-def measure_loaders(files: list[bytes], folder: Path, torch_python: str, rounds: int) -> None:
-    """Whole loaders of the same images, interleaved."""
-    sources: dict[str, Source] = {"JPEG files": Pictures(files)}
-    for number, data in enumerate(files):
-        (folder / f"{number:04d}.jpg").write_bytes(data)
-    for size in (256, 224):
-        path = folder / f"shards_{size}"
-        shard_writer.write(sources["JPEG files"], path, size=size)
-        sources[f"shards, --size {size}"] = make_source("shards", "all", path=str(path))
-    sides = {name: partial(whole_loader, source) for name, source in sources.items()}
-    if torch_python:
-        theirs = harness.Worker(
-            "torch", torch_python, "torch_evaluation.py", folder=folder, batch_size=BATCH
-        )
-        sides["JPEG files, torch's DataLoader"] = partial(theirs.ask, "pass")
-    # every loader drops its own first batches; a round needs no warm-up
-    harness.compare(
-        "whole loaders, examples", sides, rounds, "JPEG files, torch's DataLoader", warm_up=0
-    )
-
-
-def shrunk(data: bytes, size: int) -> bytes:
-    return shard_job.shrink(Record("", data, [""]), size, "jpeg")
-
-
-def plain_pillow(data: bytes) -> np.ndarray:
-    return harness.centre_pixels(Image.open(io.BytesIO(data)))
-
-
-def jpeg_files(count: int) -> list[bytes]:
-    rng, files = np.random.default_rng(0), []
-    for _ in range(count):
-        buffer = io.BytesIO()
-        harness.photo(rng, 500, 375).save(buffer, "JPEG", quality=90)
-        files.append(buffer.getvalue())
-    return files
+def plain_pillow(path: Path) -> np.ndarray:
+    return harness.centre_pixels(Image.open(io.BytesIO(path.read_bytes())))
 
 
 class Pictures:
-    """JPEG files as a source."""
+    """Random JPEG files, at most 64, as a source of many records."""
 
     fingerprint = "benchmark"
 
-    def __init__(self, files: list[bytes]) -> None:
-        self.files = files
+    def __init__(self, folder: Path, count: int) -> None:
+        self.count, rng = count, np.random.default_rng(0)
+        self.paths = [folder / f"{number}.jpg" for number in range(min(count, 64))]
+        for path in self.paths:
+            harness.photo(rng, 500, 375).save(path, "JPEG", quality=90)
 
     def __len__(self) -> int:
-        return len(self.files)
+        return self.count
 
     def __getitem__(self, index: int) -> Record:
-        return Record(str(index), self.files[index], ["a photo of something"])
+        path = self.paths[index % len(self.paths)]
+        return Record(str(index), path, ["a photo of something"])
 
 
-def whole_loader(source: Source, batches: int = 4) -> dict[str, float]:
+class First:
+    """The first records of a source."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        self.source, self.count, self.fingerprint = source, count, source.fingerprint
+
+    def __len__(self) -> int:
+        return min(len(self.source), self.count)
+
+    def __getitem__(self, index: int) -> Record:
+        return self.source[index]
+
+
+def whole_loader(source: Source, transform: ImageTransform) -> dict[str, float]:
     """Examples per CPU second of batches, on one thread."""
-    tokenizer = make_tokenizer("scenes", 20)
-    transform = ImageTransform(224, "centre")
+    tokenizer = make_tokenizer("bytes", 77)
     with make_train(source, tokenizer, transform, batch_size=BATCH, seed=0, threads=1) as loader:
         # the first batch opens the files and starts the thread
         next(loader)
-        rates = harness.rate(lambda _: next(loader), range(batches))
+        rates = harness.rate(lambda _: next(loader), range(BATCHES))
     return {name: BATCH * rate for name, rate in rates.items()}
 
 
 if __name__ == "__main__":
-    harness.command(main)
+    harness.command(main, crop=CROPS)

@@ -9,6 +9,7 @@ import errno
 import functools
 import io
 import logging
+import math
 import os
 import stat
 import struct
@@ -61,21 +62,10 @@ _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upri
 # and from its issue tracker. The bytes are in memory, so an OSError here concerns the data and not
 # the disk.
 _DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    Image.DecompressionBombError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    # where warnings are errors
-    Warning,
-    struct.error,
-    zlib.error,
-)
+    ArithmeticError, AttributeError, EOFError, Image.DecompressionBombError, LookupError, OSError,
+    RuntimeError, SyntaxError, TypeError, ValueError, struct.error, zlib.error,
+    Warning,  # where warnings are errors
+)  # fmt: skip
 
 
 @functools.cache
@@ -127,7 +117,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
+def open_rgb(image: ImageLike | Image.Image, least: float = 0) -> Image.Image:
     """A fully decoded, upright RGB picture. Raises DataError, naming the file if there is one.
 
     Colour follows Pillow's `convert("RGB")`: grey is repeated, palettes are looked up, CMYK is
@@ -135,12 +125,16 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
     open_clip and Hugging Face). 16 bits keep their upper 8; files that hold 8 or 12 bits in 16,
     which would be black, are refused. An animation gives its first frame. EXIF orientation is
     applied (the reference libraries ignore it), to a Crop after its box is cut.
+    least: a JPEG is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled DCT) while the
+      geometric mean of its sides is at least this; 0: always whole.
     """
-    stored, turn = _stored(image)
+    stored, turn = _stored(image, least)
     return stored if turn is None else stored.transpose(turn)
 
 
-def _stored(image: ImageLike | Image.Image) -> tuple[Image.Image, Image.Transpose | None]:
+def _stored(
+    image: ImageLike | Image.Image, least: float = 0
+) -> tuple[Image.Image, Image.Transpose | None]:
     """RGB pixels as the file stores them, in which boxes are given, and what turns them upright."""
     if isinstance(image, np.ndarray):
         return Image.fromarray(check_pixels(image)), None
@@ -168,6 +162,8 @@ def _stored(image: ImageLike | Image.Image) -> tuple[Image.Image, Image.Transpos
                 f"{name} has {picture.width} x {picture.height} pixels; more than {MAX_PIXELS:,} "
                 "is taken for a decompression bomb: shrink it first"
             )
+        if least and (factor := int(math.sqrt(picture.width * picture.height) / least)) > 1:
+            picture.draft(None, tuple(max(1, side // factor) for side in picture.size))
         return _to_rgb(picture, name), _turn(picture)
     except _DAMAGE as error:
         # its text is a memory address

@@ -22,7 +22,8 @@ from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion, S
 
 CENTRES = ("centre", "centre_torchvision")
 MARGIN = "centre_margin"  # ImageNet's: 224 of 256 pixels
-RANDOM = ("random_resized", "perturbed")  # for training
+WINDOW, FAST = "random_resized", "random_resized_fast"
+RANDOM = (WINDOW, FAST, "perturbed")  # for training
 NAFLEX, NATIVE = "naflex", "native"
 MOSAICS = (NAFLEX, NATIVE)
 OF_EVALUATION = (*CENTRES, MARGIN, "none", "pad", *MOSAICS)
@@ -181,7 +182,9 @@ class ImageTransform:
     8/7 of `size`, then the central square (DINOv2: 256 and 224). "none": resized to the square
     without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized (LLaVA).
     "random_resized": a random window with area share in `scale` and width / height in `ratio`;
-    needs the generator, as "perturbed": DCSM's augmentation (perturbation.py), then "centre".
+    needs the generator, as "random_resized_fast": the same of a JPEG decoded at 1/2, 1/4 or 1/8 of
+    its size where windows keep `size` pixels (other values), and "perturbed": DCSM's augmentation
+    (perturbation.py), then "centre".
     "naflex": with its aspect ratio to at most (size / patch_size)^2 patches, as a mosaic
     (naflex.py), (size + 1, size, 3); a mosaic of that shape is returned unchanged. "native": the
     same with patches of 16 pixels and Qwen3-VL's rule for the size (native.py).
@@ -264,8 +267,11 @@ class ImageTransform:
 
     def _sized(self, image: ImageLike, rng: np.random.Generator | None) -> np.ndarray:
         size, how = self.size, self.interpolation
-        if self.crop == "random_resized":
-            picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng, how)
+        if self.crop in (WINDOW, FAST):
+            # a side of the smallest window is a picture's, by this factor
+            smallest = (self.scale[0] * min(self.ratio[0], 1 / self.ratio[1])) ** 0.5
+            picture = open_rgb(image, size / smallest if self.crop == FAST else 0)
+            picture = random_resized_crop(picture, size, self.scale, self.ratio, rng, how)
         elif self.crop == "perturbed":
             picture = resize_and_centre_crop(perturb(open_rgb(image), rng), size, how)
         elif self.crop == NAFLEX:

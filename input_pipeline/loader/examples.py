@@ -194,6 +194,9 @@ class Examples:
             "negatives": (self.negatives, record.negatives, record.negative_kinds),
             "positives": (self.positives, record.positives, record.positive_kinds),
         }
+        sides = {
+            side: each for side, each in sides.items() if each[0].count or each[0].of_positives
+        }
         foils: dict[str, str] = {}
         if self.negatives.of_positives and sampling.FROM_RECORD in self.negatives.shares:
             foils = _foils(record, caption)
@@ -205,9 +208,9 @@ class Examples:
             if phrase != text:
                 text = phrase
                 sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}
-        rng = {side: _generator(self.seed, position, side) for side in ("negatives", "positives")}
-        negatives, positives = (
-            sampling.draw(
+        rng = {side: _generator(self.seed, position, side) for side in sides}
+        drawn = {
+            side: sampling.draw(
                 texts,
                 text,
                 stored[caption] if stored else (),
@@ -217,7 +220,8 @@ class Examples:
                 [*record.captions[:caption], *record.captions[caption + 1 :]],
             )
             for side, (texts, stored, kinds) in sides.items()
-        )
+        }
+        negatives, positives = (drawn.get(side, []) for side in ("negatives", "positives"))
         # padded with "": the slot identifies a negative's positive
         if self.negatives.of_positives:
             negatives += [""] * (self.negatives.count - len(negatives))
@@ -273,8 +277,16 @@ def _generator(seed: int, position: int, stream: str) -> np.random.Generator:
     # Draws increment the first word of the counter; the position in the third word leaves
     # 2**128 numbers to each stream, so streams never overlap.
     counter = np.array([0, 0, position, 0], np.uint64)
-    key = np.array([seed, _STREAMS.index(stream)], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    key = _Key((seed, _STREAMS.index(stream)))
+    return np.random.Generator(np.random.Philox(key, counter=counter))
+
+
+class _Key(tuple, np.random.bit_generator.ISeedSequence):
+    """The words of Philox's key: for Philox(key=...) numpy first asks the system for entropy, which
+    takes longer than all draws of an example."""
+
+    def generate_state(self, n_words: int, dtype: type = np.uint32) -> np.ndarray:
+        return np.array(self, dtype)
 
 
 def _drawn_caption(record: Record, rng: np.random.Generator) -> int:

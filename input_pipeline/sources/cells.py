@@ -137,6 +137,8 @@ class Cells(NamedTuple):
         self, column: str | None, kinds_column: str | None, captions: int
     ) -> tuple[list[list[str]], list[list[str]]]:
         """Lists of texts and of their kinds, one of each per caption, without blank texts."""
+        if column is None and kinds_column is None:
+            return [], []
         texts = per_caption(self.as_list(column), column, captions, self.name)
         cell = read(self.row, kinds_column, self.name)
         if cell in (None, "", []):

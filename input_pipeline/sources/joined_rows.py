@@ -1,13 +1,12 @@
 """Rows of one image: a table with a row per caption, as Flickr8k's, has many of them."""
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import row_keys, tables
 
 # a row without an image is damaged, and all of these have the same key
@@ -74,25 +73,25 @@ def with_different_keys(keys: np.ndarray, rows: np.ndarray, first: np.ndarray) -
     return np.sort(rows[by_key[is_new]])
 
 
-def join(parts: Sequence[Record], name: str) -> Record:
-    """One record of the records of an image's rows, with the id of the first.
+def join(parts: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Fields of the record of an image, of those of its rows, with the id of the first.
 
     Hard texts belong to the captions of their row. name: of the first row, for messages. Raises
     DataError for rows of different groups, which a record cannot have, or with kinds for a part of
     their hard texts.
     """
-    if len(parts) == 1:
-        return parts[0]
     first = parts[0]
+    if len(parts) == 1:
+        return first
     for part in parts:
-        if part.group != first.group:
+        if part["group"] != first["group"]:
             raise DataError(
-                f"{name} and {part.id} are of one record, but their group (group_column) is "
-                f"{first.group!r} and {part.group!r}; with the option join_rows=False each row is "
-                "a record"
+                f"{name} and {part['id']} are of one record, but their group (group_column) is "
+                f"{first['group']!r} and {part['group']!r}; with the option join_rows=False each "
+                "row is a record"
             )
     lists: dict[str, Any] = {
-        field: [*itertools.chain.from_iterable(getattr(part, field) for part in parts)]
+        field: [*itertools.chain.from_iterable(part[field] for part in parts)]
         for field in ("captions", "hard_images", "caption_weights")
     }
     for side in ("negatives", "positives"):
@@ -105,16 +104,14 @@ def join(parts: Sequence[Record], name: str) -> Record:
                 "row with hard texts has their kinds, or none has"
             )
     meta = {}
-    for column, value in first.meta.items():
-        values = [part.meta[column] for part in parts]
+    for column, value in first["meta"].items():
+        values = [part["meta"][column] for part in parts]
         meta[column] = value if all(each == value for each in values) else values
-    return dataclasses.replace(first, meta=meta, **lists)
+    return {**first, "meta": meta, **lists}
 
 
-def _per_caption(parts: Sequence[Record], field: str) -> list[list[str]]:
+def _per_caption(parts: Sequence[dict[str, Any]], field: str) -> list[list[str]]:
     """The lists of all captions, [] for captions of rows without; [] if no row has any."""
-    if not any(getattr(part, field) for part in parts):
+    if not any(part[field] for part in parts):
         return []
-    return [
-        texts for part in parts for texts in (getattr(part, field) or [[] for _ in part.captions])
-    ]
+    return [texts for part in parts for texts in (part[field] or [[] for _ in part["captions"]])]

@@ -1,7 +1,6 @@
 """Records from a table of image names and captions and a folder of images."""
 
 import collections
-import dataclasses
 import functools
 import hashlib
 import json
@@ -129,11 +128,11 @@ class RecordsSource(row_records.RowRecords):
         if not -len(self) <= index < len(self):
             raise IndexError(f"record {index} of {len(self)}")
         first, stop = self._first[index % len(self) :][:2]
-        parts = [self._record(int(row)) for row in self._index[first:stop]]
-        record = joined_rows.join(parts, self._table.name(int(self._index[first])))
-        names = dict.fromkeys(map(self._first_id, record.hard_images))
-        names.pop(record.id, None)
-        return dataclasses.replace(record, hard_images=[*names])
+        rows = self._index[first:stop].tolist()
+        fields = joined_rows.join([*map(self._fields, rows)], self._table.name(rows[0]))
+        names = dict.fromkeys(map(self._first_id, fields["hard_images"]))
+        names.pop(fields["id"], None)
+        return Record(**fields | {"hard_images": [*names]})
 
     def find(self, record_id: str) -> Record:
         """The record of a row's id. Raises DataError if there is none, or if it cannot be read."""

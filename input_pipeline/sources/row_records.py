@@ -21,19 +21,11 @@ from vlc_jax.input_pipeline.sources import cells, tables
 # Column names of published tables, suggested if the default column is missing.
 USUAL_NAMES = {
     "image_column": (
-        "filepath",
-        "file_path",
-        "path",
-        "image_path",
-        "file_name",
-        "filename",
-        "file",
-        "image_name",
-        "img",
-        "picture",
+        "filepath", "file_path", "path", "image_path", "file_name", "filename", "file",
+        "image_name", "img", "picture",
     ),
     "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
-}
+}  # fmt: skip
 NEGATIVE = "~negative"  # after the id of a row: the record of its negative image
 
 
@@ -127,6 +119,10 @@ class RowRecords:
 
     def _record(self, row_index: int) -> Record:
         """The record of one row."""
+        return Record(**self._fields(row_index))
+
+    def _fields(self, row_index: int) -> dict[str, Any]:
+        """Fields of the record of one row."""
         row, name = self._table[row_index], self._table.name(row_index)
         captions = self._read_captions(row, name)
         cell, columns = cells.Cells(row, name, self._only_lists), self.columns
@@ -137,19 +133,19 @@ class RowRecords:
                 (columns.positives_column, columns.positive_kinds_column),
             )
         )
-        return Record(
-            id=self._record_id(row, row_index),
-            image=self._image_of(row, name) if self._has_image(row) else None,
-            captions=captions,
-            negatives=negatives,
-            positives=positives,
-            negative_kinds=negative_kinds,
-            positive_kinds=positive_kinds,
-            hard_images=self._hard_ids(cell, row, row_index),
-            group=None if columns.group_column is None else row.get(columns.group_column),
-            meta={column: row.get(column) for column in columns.meta_columns},
-            caption_weights=self._weights(row, name),
-        )
+        return {
+            "id": self._record_id(row, row_index),
+            "image": self._image_of(row, name) if self._has_image(row) else None,
+            "captions": captions,
+            "negatives": negatives,
+            "positives": positives,
+            "negative_kinds": negative_kinds,
+            "positive_kinds": positive_kinds,
+            "hard_images": self._hard_ids(cell, row, row_index),
+            "group": None if columns.group_column is None else row.get(columns.group_column),
+            "meta": {column: row.get(column) for column in columns.meta_columns},
+            "caption_weights": self._weights(row, name),
+        }
 
     def _image_of(self, row: dict[str, Any], name: str) -> Path | PackedImage:
         cell = row.get(self.columns.image_column)

@@ -75,7 +75,8 @@ def decode(entry: bytes) -> Record:
     weights = lookup.weights("caption_weights", record.caption_weights)
     if weights and len(weights) != len(record.captions):
         raise ValueError(f"{len(record.captions)} captions with {len(weights)} weights")
-    return dataclasses.replace(record, captions=[read_caption(text) for text in record.captions])
+    captions = [read_caption(text) for text in record.captions]
+    return record if captions == record.captions else dataclasses.replace(record, captions=captions)
 
 
 def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:

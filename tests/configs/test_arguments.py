@@ -8,7 +8,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from tests.support.configs import coco, config_of
+from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments
+from vlc_jax.errors import UsageError
 from vlc_jax.setup import data
 from vlc_jax.setup.model import learning_rate
 
@@ -183,6 +185,16 @@ def test_options_of_scenes_reach_the_source():
     assert source.world.colour_jitter == 20.0
     assert source.style.colour == 1.0
     assert [source.find(id).id for id in source[0].hard_images] == [f"{source[0].id}~relation"]
+
+
+def test_jpegs_are_decoded_fast_in_training_alone():
+    config = default.get_config()
+    config.input.crop = "random_resized_fast"
+    crops = [data.image_transform(config, each).crop for each in (True, False)]
+    assert crops == ["random_resized_fast", "centre"]
+    config.input.eval_crop = config.input.crop
+    with pytest.raises(UsageError, match="crop of evaluation"):
+        data.image_transform(config, is_training=False)
 
 
 def test_colours_are_jittered_in_training_alone():

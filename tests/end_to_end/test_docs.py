@@ -90,7 +90,7 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python speed/heads.py": ("--heads", "pacl", "--batches", "4", "--rounds=1"),
     "vlc-jax sweep": ("--dry-run",),
     "python speed/loss.py": ("--batches", "16", "--rounds=1", "--chunk=4"),
-    "python speed/loader.py": ("--rounds=1", "--images=4"),
+    "python speed/loader.py": ("--rounds=1", "--records=4"),
 }
 
 

@@ -116,6 +116,21 @@ def test_random_crop_takes_the_asked_share_of_the_area():
     assert 1.2 < max(ratios) < 1.5
 
 
+def test_fast_crops_differ_little_and_only_of_large_jpegs():
+    whole = {"scale": (1.0, 1.0), "ratio": (4 / 3, 4 / 3)}
+    crops = {
+        crop: ImageTransform(32, crop, **whole) for crop in ("random_resized", transforms.FAST)
+    }
+
+    def difference(image):
+        pair = (crop(image, np.random.default_rng(0)) for crop in crops.values())
+        return np.abs(np.subtract(*pair, dtype=np.int32)).mean()
+
+    large, small = (Image.fromarray(smooth(*shape)) for shape in ((240, 320), (48, 64)))
+    assert 0 < difference(encode(large, "JPEG")) < 1  # of 255 levels; decoded at 1/4
+    assert difference(encode(small, "JPEG")) == difference(encode(large, "PNG")) == 0
+
+
 def test_a_shape_no_window_fits_is_cropped_to_its_centre():
     pixels = np.zeros((10, 400, 3), np.uint8)
     pixels[:, 193:207] = 255  # 4:3 of the height, in the middle
