@@ -57,16 +57,6 @@ PAPERS = {
 }
 
 
-class Files(NamedTuple):
-    """Files that a name of --given stands for.
-
-    records: of an epoch; 0 where nothing is trained. arguments: example of those of a row's config.
-    """
-
-    arguments: str
-    records: int = 0
-
-
 B32, OF_L14 = "weights=ViT-B-32.pt", "weights=ViT-L-14-336px.pt"
 LCS, VICUNA = "path=lcs558k.json,image_folder=lcs558k", "tokenizer=vicuna-7b-v1.5"
 LLAVA = "path=lcs558k.json+mix665k.json,image_folder=lcs558k+images"
@@ -75,48 +65,45 @@ CC3M = f"{B32},language_model=distilroberta-base"
 BLIP2 = "captions=captions/blip2,image_folder=cc3m"  # of DAC's authors
 COCO = f"{B32},path=captions_train2017.json,image_folder=train2017"
 XVLM = "weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased"
-GIVEN = {
-    "clip": Files(f"{OF_L14},{LLAVA}", 1_180_000),
-    "l14": Files("weights=ViT-L-14.pt"),
-    "b16": Files("weights=ViT-B-16.pt,pairs=dcsm_data", 110_000),
-    "b16_texts": Files("weights=ViT-B-16.pt,path=train_neg_clip.tsv", 110_000),
-    "b32": Files(B32),
-    "rn50": Files("weights=RN50.pt"),
-    "roberta": Files("weights=CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k"),
-    "datacomp": Files("weights=CLIP-ViT-B-32-DataComp.XL-s13B-b90K"),
-    "siglip": Files(f"weights=siglip-large-patch16-384,{LLAVA}", 1_180_000),
-    "eva": Files(f"weights=EVA01_CLIP_g_14.pt,{LLAVA}", 1_180_000),
-    "eva_e": Files(f"weights=EVA02_CLIP_E.pt,{LLAVA}", 1_180_000),
-    "vectors": Files(
-        f"weights=LLM2CLIP-Openai-L-14-336,{LLAVA},text_encoder=llm2clip.npy", 1_180_000
-    ),
-    "llm2clip": Files("weights=LLM2CLIP-Openai-L-14-336,vectors=llama3.npy"),
-    "llm2vec": Files(f"{OF_L14},{JOINED}", 1_180_000),
-    "llm2vec_siglip": Files(f"weights=siglip-large-patch16-384,{JOINED}", 1_180_000),
-    "llava": Files("path=llava-1.5-7b-hf"),
-    "instructblip": Files("path=instructblip-vicuna-7b"),
-    "otter": Files("path=OTTER-Image-MPT7B,tokenizer=mpt-7b-instruct"),
-    "blip_flickr30k": Files("weights=blip-itm-base-flickr"),
-    "blip_coco": Files("weights=blip-itm-base-coco"),
-    "xvlm": Files(XVLM),
-    "xvlm_coco": Files("weights=itr_coco/checkpoint_9.pth,tokenizer=bert-base-uncased"),
-    "xvlm_llava": Files(f"{XVLM},{LLAVA}", 1_180_000),
-    "phi3": Files("path=LLaVA-Phi-3-mini-4k-instruct"),
-    "llama3": Files("path=LLaVA-Meta-Llama-3-8B-Instruct"),
-    "stage1": Files(f"{OF_L14},language_model=vicuna-7b-v1.5,{LCS}", 558_128),
-    "stage2": Files(f"{VICUNA},path=mix665k.json,image_folder=images", 665_298),
-    "diva": Files(f"weights=OpenAI-ViT-L-14-336.pth,language_model=vicuna-7b-v1.5,{LCS}", 558_128),
-    "rp": Files(
+GIVEN = {  # name of --given -> what it stands for: example of arguments of a row's config
+    "clip": f"{OF_L14},{LLAVA}",
+    "l14": "weights=ViT-L-14.pt",
+    "b16": "weights=ViT-B-16.pt,pairs=dcsm_data",
+    "b16_texts": "weights=ViT-B-16.pt,path=train_neg_clip.tsv",
+    "b32": B32,
+    "rn50": "weights=RN50.pt",
+    "roberta": "weights=CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k",
+    "datacomp": "weights=CLIP-ViT-B-32-DataComp.XL-s13B-b90K",
+    "siglip": f"weights=siglip-large-patch16-384,{LLAVA}",
+    "eva": f"weights=EVA01_CLIP_g_14.pt,{LLAVA}",
+    "eva_e": f"weights=EVA02_CLIP_E.pt,{LLAVA}",
+    "vectors": f"weights=LLM2CLIP-Openai-L-14-336,{LLAVA},text_encoder=llm2clip.npy",
+    "llm2clip": "weights=LLM2CLIP-Openai-L-14-336,vectors=llama3.npy",
+    "llm2vec": f"{OF_L14},{JOINED}",
+    "llm2vec_siglip": f"weights=siglip-large-patch16-384,{JOINED}",
+    "llava": "path=llava-1.5-7b-hf",
+    "instructblip": "path=instructblip-vicuna-7b",
+    "otter": "path=OTTER-Image-MPT7B,tokenizer=mpt-7b-instruct",
+    "blip_flickr30k": "weights=blip-itm-base-flickr",
+    "blip_coco": "weights=blip-itm-base-coco",
+    "xvlm": XVLM,
+    "xvlm_coco": "weights=itr_coco/checkpoint_9.pth,tokenizer=bert-base-uncased",
+    "xvlm_llava": f"{XVLM},{LLAVA}",
+    "phi3": "path=LLaVA-Phi-3-mini-4k-instruct",
+    "llama3": "path=LLaVA-Meta-Llama-3-8B-Instruct",
+    "stage1": f"{OF_L14},language_model=vicuna-7b-v1.5,{LCS}",
+    "stage2": f"{VICUNA},path=mix665k.json,image_folder=images",
+    "diva": f"weights=OpenAI-ViT-L-14-336.pth,language_model=vicuna-7b-v1.5,{LCS}",
+    "rp": (
         f"{VICUNA},path=mix665k.json+img_diff_object_replacement.json,"
-        "image_folder=images+object_replacement",
-        677_986,
+        "image_folder=images+object_replacement"
     ),
-    "vlm2vec": Files(f"weights=llava-1.5-7b-hf,{LLAVA}", 1_180_000),
-    "negclip": Files(f"{B32},path=train_neg_clip.tsv", 110_000),
-    "coco": Files(COCO, 118_287),
-    "hp": Files(f"{COCO},replace_hp=replace_hp.jsonl,swap_hp=swap_hp.jsonl", 118_287),
-    "cc3m": Files(f"{CC3M},path=cc3m/train.tsv", 2_900_000),
-    "cc3m_positives": Files(f"{CC3M},path=cc3m_positives.jsonl", 2_900_000),
-    "dac_llm": Files(f"{CC3M},{BLIP2},dense=dense/llm", 2_900_000),
-    "dac_sam": Files(f"{CC3M},{BLIP2},dense=dense/sam", 2_900_000),
+    "vlm2vec": f"weights=llava-1.5-7b-hf,{LLAVA}",
+    "negclip": f"{B32},path=train_neg_clip.tsv",
+    "coco": COCO,
+    "hp": f"{COCO},replace_hp=replace_hp.jsonl,swap_hp=swap_hp.jsonl",
+    "cc3m": f"{CC3M},path=cc3m/train.tsv",
+    "cc3m_positives": f"{CC3M},path=cc3m_positives.jsonl",
+    "dac_llm": f"{CC3M},{BLIP2},dense=dense/llm",
+    "dac_sam": f"{CC3M},{BLIP2},dense=dense/sam",
 }

@@ -2,7 +2,7 @@
 
   python studies/papers.py acl2025 --miniature --out runs/papers
   python studies/papers.py hard_positives aro --dry-run
-  python studies/papers.py acl2025 --out runs/full --root sets --dry-run --plan --given \\
+  python studies/papers.py acl2025 --out runs/full --root sets --dry-run --given \\
     clip:weights=ViT-L-14-336px.pt,path=prepared/llava llava:path=llava-1.5-7b-hf
 
 Papers: acl2025, erroneous_agreements, hard_positives, aro, dcsm. Their rows are in
@@ -11,8 +11,7 @@ each name the arguments of the configs of its rows: weights, data, with paths th
 relative to the folder of this project; @FILE reads options from a file, one a line. --root is the
 folder of the published sets (vlc-jax benchmarks --root lists them), --sets those of it that are
 evaluated. A row for which nothing is given is left out. --dry-run only prints the commands, and
-what the other rows need; without --given all commands, with examples of files. --plan prints,
-before each command, its time by FLOPs on an NVIDIA A100 at 30 % of its bfloat16 peak.
+what the other rows need; without --given all commands, with examples of files.
 
 --miniature trains the rows on the embedded scenes, from CLIP or from the relations model (--base).
 
@@ -120,7 +119,7 @@ def at_full_size(
         if row.base in todo.missing:
             todo.missing[row.run] = f"starts from {row.base}"
         elif row.given not in given:
-            todo.missing[row.run] = f"--given {row.given}:{GIVEN[row.given].arguments}"
+            todo.missing[row.run] = f"--given {row.given}:{GIVEN[row.given]}"
         elif allowed and not own["sets"] and not is_trained:
             todo.missing[row.run] = "--sets has none of its sets"
         else:
@@ -191,14 +190,9 @@ def write(
     return page
 
 
-def commands(todo: Todo, seeds: int, plan: bool, out: Path, more: Sequence[str]) -> Iterator[str]:
-    """Lines of --dry-run: time and command of every run, then what is missing."""
-    records = {row.run: GIVEN[row.given].records for row in ROWS}
+def commands(todo: Todo, seeds: int, out: Path, more: Sequence[str]) -> Iterator[str]:
+    """Lines of --dry-run: the command of every run, then what is missing."""
     for run in todo.runs:
-        if plan:
-            from studies import paper_plan  # reads the setup, and traces a step
-
-            yield f"# {run.name}: {paper_plan.time(run, records.get(run.name, 0))}"
         for seed_run in seeded([run], seeds):
             yield shlex.join(study.command(seed_run, out, more))
     for name, reason in todo.missing.items():
@@ -224,7 +218,6 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     for flag, text in (("--seeds", "seeds per row"), ("--jobs", "rows at a time")):
         parser.add_argument(flag, type=command_line.positive, default=1, help=f"{text}; default: 1")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, start none")
-    parser.add_argument("--plan", action="store_true", help="with --dry-run: the time of each")
     # argparse takes a flag with a space in its value for a word of --given
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     more = [word for word in words if word.startswith("--config.")]
@@ -256,10 +249,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.miniature:
         todo = Todo(miniature(rows, args.base), {})
     else:
-        given = args.given or {name: files.arguments for name, files in GIVEN.items()}
+        given = args.given or GIVEN
         todo = at_full_size(rows, args.papers, given, args.root or "sets", args.sets)
     if args.dry_run:
-        for line in commands(todo, args.seeds, args.plan, out, more):
+        for line in commands(todo, args.seeds, out, more):
             print(line, flush=True)
         return 0
     runs = seeded(todo.runs, args.seeds)

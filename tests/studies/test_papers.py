@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from studies import paper_plan, paper_rows, paper_tables, papers, study
+from studies import paper_rows, paper_tables, papers, study
 from tests.support import helpers
 from vlc_jax.configs.common import classification, pretrained
 from vlc_jax.configs.common.methods.record import L14
@@ -17,7 +17,7 @@ from vlc_jax.report import published
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = tuple(paper_rows.PAPERS)
-EXAMPLES = {name: files.arguments for name, files in paper_rows.GIVEN.items()}
+EXAMPLES = paper_rows.GIVEN
 
 
 def config_of(run):
@@ -353,47 +353,21 @@ def test_a_damaged_request_is_refused_in_one_line(tmp_path, content, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_dry_run_prints_commands_and_needs_and_starts_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(paper_plan, "time", lambda run, records: f"{records} records")
+def test_a_dry_run_prints_commands_and_needs_and_starts_nothing(tmp_path, capsys):
     out = tmp_path / "out"
-    words = ["--dry-run", "--plan", "--out", str(out), "--rows", "pacl,l14_336,eva"]
+    words = ["--dry-run", "--out", str(out), "--rows", "pacl,l14_336,eva"]
     given = ["--root", "my", "--given", "clip:weights=a.pt,path=b.json"]
     flag = "--config.model.image={'depth': 1}"
     assert papers.main(["acl2025", *words, *given, flag]) == 0
-    time, evaluation, _, training, missing = capsys.readouterr().out.splitlines()
-    assert time == "# l14_336: 1180000 records"
+    evaluation, training, missing = capsys.readouterr().out.splitlines()
     assert "configs/eval/all.py:variant=L/14-336,size=336,weights=a.pt,root=my,sets=" in evaluation
     assert "--mode eval" in evaluation
     assert "configs/pacl.py:data=llava,pooling=own_caption,weights=a.pt,path=b.json" in training
     assert all(shlex.split(line)[-1] == flag for line in (evaluation, training))
     assert missing == f"# eva: --given eva:{EXAMPLES['eva']}"
     assert papers.main(["acl2025", *words]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 6  # with examples of files
+    assert len(capsys.readouterr().out.splitlines()) == 3  # with examples of files
     assert not out.exists()
-
-
-def test_the_time_of_a_run_is_that_of_its_steps_and_its_cases(monkeypatch):
-    monkeypatch.setattr(paper_plan, "SHARE", 1e-6)
-    run = study.Run("clip", "scenes/clip:steps=100,pooling=mean")
-    training, *_ = paper_plan.time(run, 0).split("; ")
-    hours, steps, flops = (training.split()[index] for index in (0, 6, 9))
-    assert steps == "100"
-    assert float(hours) > 1
-    assert float(hours) == pytest.approx(100 * float(flops) / 312e6 / 3600, abs=0.05)
-    of_pairs = {True: 7e9, False: 0}  # per row; a trace of B/32 takes seconds
-    monkeypatch.setattr(paper_plan, "_flops", lambda p: of_pairs[p.is_scored] * p.batch_size)
-    given = "eval/all:variant=B/32,weights=a.pt,root=sets,sets="
-    known = run._replace(config=f"{given}replace+swap+bla", tool="evaluate")
-    words, _, end = paper_plan.time(known, 0).replace(",", "").rpartition(" cases")
-    assert end == " and 1 sets of unknown size"
-    hours, flops, cases = (float(words.split()[index]) for index in (3, 14, -1))
-    assert cases == 10_575 + 16_868 + 28_748
-    assert flops == 7e9
-    assert hours == pytest.approx(5 * cases * flops / 312e6 / 3600, rel=0.001)
-    of_another = known._replace(base="negclip")
-    assert paper_plan.time(of_another, 0) == "no time, the model is that of another run"
-    missing = study.Run("v", "llava/llm2vec:weights=a.pt,path=folder,vectors=none.npy")
-    assert "none.npy" in paper_plan.time(missing, 8)
 
 
 @pytest.mark.parametrize(
