@@ -128,8 +128,7 @@ class Dense(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "*axes features"]) -> Float[Array, "*axes out"]:
         *axes, features = x.shape
-        shape = (features, self.features)
-        kernel = self.param("kernel", self.kernel_init, shape, self.param_dtype)
+        kernel = self.param("kernel", self.kernel_init, (features, self.features), self.param_dtype)
         if jnp.dtype(self.dtype) == jnp.float32:
             x = x.reshape(-1, features)
         x = x.astype(self.dtype)

@@ -65,8 +65,6 @@ class Tower(nn.Module, kw_only=True):
     ) -> Float[Array, "batch queries embed"]:
         """The stack of blocks; with `positions` the last block computes one token per example,
         (batch, 1, embed); `ends` as in `Block`.
-
-        With `positions`, the mini model needs a third fewer FLOPs, B/32 7 % fewer.
         """
         last = self.depth - 1
         fields = {
