@@ -232,8 +232,8 @@ def _model() -> dict:
         # memory: none | minimal (all but matrix products) | dots (all but dense layers) | block
         # (all) | offload (as dots; saved activations lie in pinned host memory).
         "remat": "none",
-        # Scan over the blocks of a tower, all but the last: compiles several times faster, at
-        # the cost of a copy of the tower's parameters; checkpoints and results are the same.
+        # Scan over the blocks of a tower: compiles several times faster, at the cost of a copy of
+        # the tower's parameters; checkpoints and results are the same.
         "scan_layers": False,
         # xla | cudnn (NVIDIA GPUs, bfloat16 or float16) | auto: cudnn where a trial before the
         # run works and agrees with XLA; the log has the choice and its reason.

@@ -41,13 +41,15 @@ def test_unit_length_is_unit_length_and_differentiable_at_zero(x):
     assert np.all(np.isfinite(gradient))
 
 
-def test_dense_equals_linen_dense_in_value_and_gradient(x):
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])  # merged and unmerged axes
+def test_dense_equals_linen_dense_in_value_and_gradient(x, dtype):
     def of(module, key, x):
         params = module.init(key, x)
         gradient = jax.grad(lambda p, x: (module.apply(p, x) ** 2).sum(), argnums=(0, 1))
         return params, module.apply(params, x), gradient(params, x)
 
-    ours, theirs = (jax.jit(functools.partial(of, kind(6))) for kind in (layers.Dense, nn.Dense))
+    modules = layers.Dense(6, dtype=dtype), nn.Dense(6, dtype=dtype)
+    ours, theirs = (jax.jit(functools.partial(of, module)) for module in modules)
     assert_close(ours(jax.random.key(1), x), theirs(jax.random.key(1), x))
 
 

@@ -234,11 +234,11 @@ def with_dropout(params: Mapping[str, Any], rate: float, key: jax.Array) -> dict
 
 
 def adapted(
-    x: Float[Array, "rows inputs"],
-    y: Float[Array, "rows out"],
+    x: Float[Array, "*rows inputs"],
+    y: Float[Array, "*rows out"],
     kernel: Float[Array, "inputs out"],
     adapter: Mapping[str, Array],
-) -> Float[Array, "rows out"]:
+) -> Float[Array, "*rows out"]:
     """The product of x with an adapted matrix; y = x W is the product with the kernel alone.
 
     LoRA: y + (x' a) b, with x' = dropout(x).   DoRA: y + (m / n - 1) x' W + m / n (x' a) b, as in
@@ -258,7 +258,7 @@ def adapted(
     whole = kernel.astype(jnp.float32) + jnp.matmul(a, b, precision="highest")
     magnitude = adapter["magnitude"]
     scale = jnp.where(magnitude == 0, 1.0, magnitude / jax.lax.stop_gradient(_norms(whole)))
-    scale = scale[None].astype(x.dtype)
+    scale = scale.astype(x.dtype)[(None,) * (y.ndim - 1)]
     base = y if dropped is x else dropped @ kernel.astype(x.dtype)
     return y + (scale - 1) * base + scale * low_rank
 
