@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from studies import study_results
+from studies import study_columns, study_results
 from studies.study_results import MissingValueError, Results, unnested
 from vlc_jax.configs.common.methods import METHODS, ROWS, Method
 from vlc_jax.report import published
@@ -56,6 +56,15 @@ def readme(results: Results) -> str:
         for config in [next(iter(method.scenes.values())).partition(":")[0]]
     ]
     return markdown_table(header, rows, len(header))
+
+
+def photographs(results: Results) -> str:
+    titles = ("Orig", "Aug", "R@5 of photographs")
+    rows = [
+        [study_columns.label(run), *(results.percent(run, title) for title in titles)]
+        for run in ("photo_clip_ft", "photo_hn", "photo_hp_hn")
+    ]
+    return markdown_table(["photographs", "Orig", "Aug", "R@5"], rows, 4)
 
 
 def methods(results: Results) -> str:
@@ -104,7 +113,7 @@ def papers(results: Results) -> str:
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
-    table.__name__: table for table in (readme, methods, systems, papers)
+    table.__name__: table for table in (readme, photographs, methods, systems, papers)
 }
 
 

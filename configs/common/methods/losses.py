@@ -94,7 +94,7 @@ METHODS = {
         tuple(Row(f"CREPE-{kind}", f"crepe_{kind}", f"crepe:data=coco,kind={kind}", "coco",
                   f"crepe:pooling=mean,kind={kind}") for kind in ("swap", "replace")),
         {f"crepe_{kind}": f"crepe:kind={kind}" for kind in ("swap", "replace", "negate")},
-        **FROM_CLIP, section="CREPE-style", short="the same",
+        **FROM_CLIP, section="CREPE-style", short="negatives in the softmax",
     ),
     "leftright": Method(
         "left / right", "leftright", "NegCLIP, or SigLIP with negatives", "Li 2024",
@@ -109,14 +109,14 @@ METHODS = {
               _finetuned("EVA02-CLIP E/14", "eva_e", "eva_e", "variant=EVA02-E/14,size=224")),
         ),
         {"leftright": "leftright", "leftright_none": "leftright:negatives=none"},
-        control="leftright_none", section="Left and right", short="NegCLIP or SigLIP",
+        control="leftright_none", section="Left and right",
     ),
     "svlc": Method(
         "SVLC", "svlc", "CLIP + N", "Doveh 2023",
         "without two KL terms that are off by default",
         "torch: parity/test_methods.py",
         (Row("SVLC", "svlc", "svlc:data=coco", "cc3m", "svlc:pooling=mean"),),
-        {"svlc": "svlc"}, **FROM_CLIP, section="SVLC and SVLC+Pos", short="own negatives",
+        {"svlc": "svlc"}, **FROM_CLIP, section="SVLC and SVLC+Pos", short="a loss of negatives",
     ),
     "svlc_pos": Method(
         "SVLC+Pos", "svlc_pos", "CLIP + N + A", "Doveh 2023",
@@ -124,7 +124,6 @@ METHODS = {
         (Row("SVLC+Pos", "svlc_pos", "svlc_pos:data=coco", "cc3m_positives",
              "svlc_pos:pooling=mean"),),
         {"svlc_pos": "svlc_pos"}, **FROM_CLIP, section="SVLC and SVLC+Pos",
-        short="and own positives",
     ),
     "dac": Method(
         "DAC", "dac", "CLIP + N + M + B", "Doveh 2023",
@@ -141,7 +140,7 @@ METHODS = {
         "CREPE-style negatives; rate, batch and decay of SVLC",
         "torch: parity/test_methods.py",
         (Row("HN", "hn", "hn:data=coco", "coco", "hn:pooling=mean"),),
-        {"hn": "hn"}, **FROM_CLIP, section="HN and HP+HN", short="own negatives",
+        {"hn": "hn"}, **FROM_CLIP, section="HN and HP+HN", short="a loss of negatives",
     ),
     "hp_hn": Method(
         "HP+HN", "hp_hn", "CLIP + w N + A", "Kamath 2024",
@@ -156,7 +155,7 @@ METHODS = {
         {"hp_hn": "hp_hn",
          **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in WEIGHTS.values()},
          **{f"hp_hn_{kind}_only": f"hp_hn:kind={kind}" for kind in ("swap", "replace")}},
-        **FROM_CLIP, section="HN and HP+HN", short="and own positives",
+        **FROM_CLIP, section="HN and HP+HN", short="losses of negatives and positives",
     ),
     "fsc_clip": Method(
         "FSC-CLIP", "fsc_clip", "CLIP + 0.5 F", "Oh 2024",
