@@ -34,6 +34,12 @@ def _blind(results: Results) -> Figure:
     return _bars(results, runs, [COLUMNS[title] for title in titles])
 
 
+def _photographs(results: Results) -> Figure:
+    runs = ("clip", "clip_ft", "hn", "hp_hn")
+    titles = ("Orig", "Aug", "Aug, unseen synonyms", "swapped words")
+    return _bars(results, [f"photo_{run}" for run in runs], [COLUMNS[title] for title in titles])
+
+
 def _bars(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> Figure:
     figure = Figure(figsize=(max(7.0, 1.6 + 1.4 * len(columns)), 3.8), layout="constrained")
     axes = figure.add_subplot()
@@ -99,4 +105,5 @@ FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure]]] = (  # part, nam
     ("b", "sweep", _sweep),
     ("k", "blind", _blind),
     ("n", "binding", study_binding.figure),
+    ("p", "photographs", _photographs),
 )

@@ -28,6 +28,7 @@ PARTS = {
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
+    "p": "real photographs: Flickr8k",
 }
 OWN = "".join(part for part in PARTS if part not in "lmp")  # without files that are not here
 ANY = "any device"
@@ -314,6 +315,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
         "m": ("smollm",),
         "n": [*BINDING],
+        "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
     }
 
 

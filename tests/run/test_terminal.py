@@ -42,8 +42,10 @@ def test_a_save_that_finds_no_room_is_one_line(tmp_path):
     script = tmp_path / "save.py"
     script.write_text(SAVE)
     done = helpers.python(script, tmp_path / "checkpoints", code=0)
-    assert len(done.stderr.splitlines()) == 2, done.stderr
-    warning, error = done.stderr.splitlines()
+    # XLA's of a program from the compilation cache of tests, which other flags had compiled
+    lines = [line for line in done.stderr.splitlines() if "cpu_aot_loader" not in line]
+    assert len(lines) == 2, done.stderr
+    warning, error = lines
     assert warning == "warning: said before"
     assert "could not save to" in error
 

@@ -127,7 +127,7 @@ X = {"generators": {"x": 1.0}}
     ("side", "options", "message"),
     [
         *[("negatives", {"generators": shares}, message) for shares, message in GENERATORS],
-        ("positives", X | {"options": {"x": {"sise": 1}}}, "no option 'sise'"),
+        ("positives", X | {"options": {"x": {"sise": 1}}}, "unknown option of .*'sise'"),
         ("negatives", {"options": {"x": {}}}, "options for 'x', which is not among"),
         ("negatives", {"fallback": "self"}, "is for positives"),
         ("negatives", {"fallback": "replace"}, "needs a second generator"),
