@@ -101,6 +101,8 @@ PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
     "photo_clip_ft": "method=clip_ft",
     "photo_hn": "method=hn",
     "photo_hp_hn": "method=hp_hn",
+    "photo_clip_ft_permuted": "method=clip_ft,captions=permuted",
+    "photo_hn_permuted": "method=hn,captions=permuted",
 }
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 NEWER = (

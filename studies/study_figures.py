@@ -35,7 +35,7 @@ def _blind(results: Results) -> Figure:
 
 
 def _photographs(results: Results) -> Figure:
-    runs = ("clip", "clip_ft", "hn", "hp_hn")
+    runs = ("clip_ft", "hn", "hp_hn", "clip_ft_permuted", "hn_permuted")
     titles = ("Orig", "Aug", "Aug, unseen synonyms", "swapped words")
     return _bars(results, [f"photo_{run}" for run in runs], [COLUMNS[title] for title in titles])
 

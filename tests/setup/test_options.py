@@ -98,7 +98,11 @@ def test_shuffle_and_stage_reach_the_source_of_training(tmp_path):
 @pytest.mark.parametrize(
     ("group", "options", "message"),
     [
-        ("source_options", {"path": "x", "sise": 3}, "unknown option of .*'sise'.*mean 'size'.*known:"),
+        (
+            "source_options",
+            {"path": "x", "sise": 3},
+            "unknown option of .*'sise'.*mean 'size'.*known:",
+        ),
         ("source_options", {"path": 3}, "option 'path' is a text; got 3, int"),
         ("source_options", {"path": "x", "size": True}, "'size' is an integer; got True"),
         ("tokenizer_options", {"prefx": "a"}, "unknown option of .*'prefx'.*mean 'prefix'.*known:"),

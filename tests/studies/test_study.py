@@ -220,7 +220,9 @@ def test_numbers_and_claims_are_those_of_the_values():
     with pytest.raises(MissingValueError, match="dcsm-0 has no values"):
         prose.each("dcsm", attributes)
     table = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose.results)
-    assert "| HN (Kamath 2024) | own negatives | `hn` |  |  |  |" in table  # clip_ft is missing
+    assert (
+        "| HN (Kamath 2024) | a loss of negatives | `hn` |  |  |  |" in table
+    )  # clip_ft is missing
     assert "| CLIP (Radford 2021) | softmax | `scenes/clip` | 63 |  |  |" in table
     prose.holds(prose.x("hn", attributes).low > 75, "right")
     prose.holds(prose.x("hn", attributes).low > 85, "wrong")
