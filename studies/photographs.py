@@ -13,8 +13,9 @@ a caption of the test split with a word of SYNONYMS a negative (its foil) and a 
 synonym) in the same place, swapped words, shuffled words. With them come the shares of the cases
 that the texts alone tell.
 
-Arguments: tables; method=clip (from nothing) or one of configs/records.py; captions=permuted (every
-image has the captions of another one); texts=balanced; segments (crops); split of the evaluation.
+Arguments: tables; method=clip (from nothing), clip_ft, or one of configs/records.py;
+captions=permuted (every image has the captions of another one); texts=balanced; segments (crops);
+split of the evaluation.
 """
 
 import argparse
@@ -43,28 +44,25 @@ CAPTIONS, PERMUTED, BALANCED, VOCABULARY = (
     "captions.csv", "permuted.csv", "balanced.jsonl", "tokenizer.json"
 )  # fmt: skip
 SIZE, VARIANT, BATCH = 64, "mini/8", 128
-EPOCHS, LEARNING_RATE = {True: 15, False: 5}, {True: 1e-3, False: 5e-4}  # from nothing?
+NEW, FINETUNED = (15, 1e-3), (5, 5e-4)  # epochs and learning rate
 PIECES, LENGTH = 4000, 32  # of the vocabulary; 99.9 % of the captions are no longer
-# word -> the synonym that hard positives take in its place, and one that they never take
-SYNONYMS = {
-    word: (phrase, other)
-    for kind in ("action", "color", "size", "state")
-    for word, phrase in word_tables.REPLACE[kind].items()
-    for other in [
-        {
-            "standing": "stood", "sitting": "perched", "walking": "ambling", "eating": "consuming",
-            "white": "alabaster", "black": "jet", "blue": "azure", "brown": "umber",
-            "red": "scarlet", "green": "jade", "large": "sizable", "small": "little",
-            "long": "extended", "wet": "soaked", "smiling": "grinning", "old": "elderly",
-            "young": "juvenile",
-        }.get(word)
-    ]
-    if other
+KINDS = ("action", "color", "size", "state")
+UNSEEN = {  # word -> a synonym that hard positives never take
+    "standing": "stood", "sitting": "perched", "walking": "ambling", "eating": "consuming",
+    "white": "alabaster", "black": "jet", "blue": "azure", "brown": "umber", "red": "scarlet",
+    "green": "jade", "large": "sizable", "small": "little", "long": "extended", "wet": "soaked",
+    "smiling": "grinning", "old": "elderly", "young": "juvenile",
 }  # fmt: skip
+SYNONYMS = {  # word -> the synonym that hard positives take in its place, and that of UNSEEN
+    word: (synonym, UNSEEN[word])
+    for kind in KINDS
+    for word, synonym in word_tables.REPLACE[kind].items()
+    if word in UNSEEN
+}
 FOILS = {  # word -> words that contradict it
     word: {
         foil
-        for kind in ("action", "color", "size", "state")
+        for kind in KINDS
         for group in word_tables.CREPE_GROUPS[kind]
         for foil in group
         if word in group and not word_tables.same_meaning(foil, word)
@@ -88,17 +86,17 @@ def get_config(argument: str | None = None) -> ConfigDict:
     tables, root = Path(args.tables), photographs()
     path = tables / PERMUTED if args.captions == "permuted" else root / "flickr8k" / CAPTIONS
     folder, method = str(root / "flickr8k"), args.method.replace("clip_ft", "clip")
-    given = {"path": str(path), "image_folder": folder, "holdout": 0.0, "method": method}
-    is_new = args.method == "clip"
-    given |= {"size": SIZE, "variant": VARIANT, "batch": BATCH, "epochs": EPOCHS[is_new]}
-    config = records.get_config(given)
+    epochs, rate = NEW if args.method == "clip" else FINETUNED
+    options = {"path": str(path), "image_folder": folder, "holdout": 0.0, "method": method}
+    options |= {"size": SIZE, "variant": VARIANT, "batch": BATCH, "epochs": epochs}
+    config = records.get_config(options)
     with config.unlocked():
         config.input.source_options.split_column = "split"
         config.text.tokenizer, config.text.context_length = "hf", LENGTH
         special = {"eos_token": "<eos>", "pad_token": "<pad>"}
         config.text.tokenizer_options = ConfigDict({"path": str(tables / VOCABULARY), **special})
         config.model.vocab_size = PIECES + 1
-        config.optimizer.learning_rate = LEARNING_RATE[is_new]
+        config.optimizer.learning_rate = rate
         if args.texts == "balanced":
             table = {"path": str(tables / BALANCED)}
             count = config.input.negatives.count
@@ -155,6 +153,7 @@ def write(out: Path) -> None:
     train = [row for row in rows if row["split"] == "train"]
     vocabulary([row["caption"] for row in train]).save(str(out / VOCABULARY))
     images = sorted({row["image"] for row in train})
+    # half of the images away: no caption keeps its image
     other = dict(zip(images, np.roll(images, len(images) // 2), strict=True))
     with (out / PERMUTED).open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, ("image", "caption", "split"))

@@ -130,7 +130,6 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "photo_clip_ft": "CLIP-FT",
     "photo_hn": "HN",
     "photo_hp_hn": "HP+HN",
-    "photo_crops": "CLIP, segments of texts against crops",
     "clip_ft_400": "CLIP-FT, 400 steps",
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",

@@ -223,8 +223,7 @@ def _photographs() -> Iterator[Run]:
     yield Run(tables, config, tool="tables")
     yield Run("photo_clip", config, texts=tables)
     for name, words in study_columns.PHOTOGRAPHS.items():
-        tool = "evaluate" if name.endswith("crops") else "train"
-        yield Run(name, f"{config}:{words}", "photo_clip", texts=tables, tool=tool)
+        yield Run(name, f"{config}:{words}", "photo_clip", texts=tables)
 
 
 BINDING = {run.name: run for run in _binding()}

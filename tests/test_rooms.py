@@ -73,8 +73,8 @@ CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax
 # config, its record and, where it has one of its own, the loss or head. The pages that name it are
 # generated. These numbers only fall: who adds says in the same commit what leaves.
 LINES = {
-    ("vlc_jax", "input_pipeline", "configs", "launch"): 81_588,
-    ("studies", "speed"): 4_190,
+    ("vlc_jax", "input_pipeline", "configs", "launch"): 81_589,
+    ("studies", "speed"): 4_187,
     ("tests",): 67_351,
 }
 WORDS_OF_PAGES = 41_024

@@ -96,7 +96,8 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         raise DataError(f"image file {path} does not exist") from None
     except NotADirectoryError:
-        file = next(parent for parent in path.parents if parent.is_file())
+        # a device is no regular file
+        file = next((parent for parent in path.parents if parent.is_file()), path.parent)
         raise DataError(
             f"image file {path} does not exist: {file} is a file, where a folder is needed (a "
             "symbolic link that a copy wrote as text?)"

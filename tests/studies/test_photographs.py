@@ -39,10 +39,8 @@ def test_foil_and_synonyms_stand_in_the_place_of_one_word():
 
 
 def test_foils_contradict_their_word_and_are_none_of_its_synonyms():
-    assert all(photographs.FOILS.values())
     for word, synonyms in photographs.SYNONYMS.items():
         assert not photographs.FOILS[word] & {word, *synonyms}
-        assert synonyms[0] != synonyms[1]
 
 
 def test_words_of_the_vocabulary_are_pieces_of_captions_and_end_with_the_largest_id():
