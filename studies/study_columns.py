@@ -103,6 +103,12 @@ PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
     "photo_hp_hn": "method=hp_hn",
     "photo_clip_ft_permuted": "method=clip_ft,captions=permuted",
     "photo_hn_permuted": "method=hn,captions=permuted",
+    "photo_hp_hn_permuted": "method=hp_hn,captions=permuted",
+    "photo_hn_balanced_52": "method=hn,texts=balanced",
+    "photo_hn_balanced_52_permuted": "method=hn,texts=balanced,captions=permuted",
+    "photo_hp_hn_balanced_52": "method=hp_hn,texts=balanced",
+    "photo_crepe_swap": "method=crepe_swap",
+    "photo_crops": "segments=crops",
 }
 SWEEP = ("hp_hn_w0", "hp_hn_w0.25", "hp_hn_w0.5", "hp_hn_w0.75", "hp_hn")
 NEWER = (
@@ -130,6 +136,8 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "photo_clip_ft": "CLIP-FT",
     "photo_hn": "HN",
     "photo_hp_hn": "HP+HN",
+    "photo_crepe_swap": "NegCLIP's loss, words swapped",
+    "photo_crops": "CLIP, segments of texts against crops",
     "clip_ft_400": "CLIP-FT, 400 steps",
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",

@@ -223,7 +223,8 @@ def _photographs() -> Iterator[Run]:
     yield Run(tables, config, tool="tables")
     yield Run("photo_clip", config, texts=tables)
     for name, words in study_columns.PHOTOGRAPHS.items():
-        yield Run(name, f"{config}:{words}", "photo_clip", texts=tables)
+        tool = "train" if "method" in words else "evaluate"
+        yield Run(name, f"{config}:{words}", "photo_clip", tool=tool, texts=tables)
 
 
 BINDING = {run.name: run for run in _binding()}
