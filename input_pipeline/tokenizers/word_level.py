@@ -17,7 +17,7 @@ class WordTokenizer(tokenizer.Tokenizer):
 
     Texts are lower-cased, split at white space, and stripped of punctuation around words. EOS has
     the largest id, so that argmax finds the end of a text, as in CLIP. The list is `words` or a
-    text file `path` with one word per line; `words_of` makes one from captions.
+    text file `path` with one word per line; of captions: `frequent`.
     """
 
     pad_id = 0
@@ -91,11 +91,6 @@ def digits_tokenizer(context_length: int) -> WordTokenizer:
     from vlc_jax.input_pipeline.sources import digits
 
     return WordTokenizer(context_length, words=digits.vocabulary())
-
-
-def words_of(captions: Iterable[str], min_count: int = 1) -> tuple[str, ...]:
-    """The words of the captions that occur at least `min_count` times, sorted: a word list."""
-    return frequent(count_words(captions), min_count)
 
 
 def count_words(captions: Iterable[str]) -> Counter[str]:

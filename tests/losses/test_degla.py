@@ -1,29 +1,16 @@
-"""DeGLA's losses: the released mask of the text-grounded loss, and a teacher's features.
+"""DeGLA's losses: distances from a teacher's features.
 
-The oracle of text_grounded, its masks and permutations: tests/losses/test_hard_texts.py.
+The oracle of text_grounded, its masks and permutations: tests/losses/test_hard_texts.py; as
+released: tests/parity/test_methods.py.
 """
 
 import jax
 import numpy as np
 import pytest
 
-from tests.losses import conftest, oracle
+from tests.losses import conftest
 from tests.losses.conftest import total
 from vlc_jax import errors, losses
-from vlc_jax.losses import teacher as teachers
-
-
-def test_as_released_captions_meet_negatives_of_other_captions(batch):
-    text, teacher, negative = batch["text"], batch["teacher_text"], batch["negative"]
-    mask = batch["negative_mask"]
-    call = jax.jit(lambda *given: teachers.text_grounded(*given, as_released=True))
-    found = call(text, teacher, negative, mask)
-    flat, has = negative.reshape(-1, 6), mask.reshape(-1)  # in the order of captions
-    for i in range(24):
-        places = [place for place in range(72) if place % 24 == i and has[place]]
-        logits = [10 * text[i] @ teacher[i], *(10 * text[i] @ flat[place] for place in places)]
-        np.testing.assert_allclose(found[i], oracle.log_sum(logits) - logits[0], atol=2e-5)
-    assert [place // 3 for place in range(72) if place % 24 == 7] != [7, 7, 7]
 
 
 def test_distillation_is_squared_distance_and_leaves_the_teacher(batch):

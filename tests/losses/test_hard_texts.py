@@ -20,7 +20,6 @@ from tests.losses.conftest import (
     weighted,
 )
 from vlc_jax import errors, losses
-from vlc_jax.configs import conclip
 from vlc_jax.losses import masks, svlc
 
 LOSSES = [name for name in losses.LOSSES if name not in oracle.LOCAL]
@@ -193,41 +192,6 @@ def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch):
     value, parts = jax.jit(functools.partial(losses.total, both))(outputs(batch), contract(batch))
     assert {name: int(count) for name, (_, count) in parts.items()} == {"negclip": 10, "other": 9}
     np.testing.assert_allclose(value, total("negclip", batch, rows=(0, 2)) + 2 * found, rtol=1e-6)
-
-
-@jax.jit
-def _conclip(batch):
-    return losses.total(
-        conclip.get_config("data=scenes").losses.to_dict(), outputs(batch), contract(batch)
-    )[0]
-
-
-def test_conclip_is_the_mean_of_its_three_cross_entropies(batch):
-    def cost(anchors, options):
-        rows = special.logsumexp(7.0 * anchors @ options.T, axis=1)
-        return np.mean(rows - 7.0 * np.sum(anchors * options[: len(anchors)], axis=1))
-
-    image, text, hard = (batch[key].astype(float) for key in ("image", "text", "negative"))
-    has = batch["mask"][:, None] & batch["negative_mask"]
-    x, t, distractors, denials = image[:19:2], text[:19:2], image[1:19:2], text[1:19:2]
-    costs = [
-        cost(x, np.concatenate([t, hard[::2][has[::2]]])),
-        cost(t, np.concatenate([x, distractors])),
-        cost(distractors, np.concatenate([denials, hard[1::2][has[1::2]]])),
-    ]
-    np.testing.assert_allclose(_conclip(batch), np.mean(costs), rtol=1e-5)
-
-    # one triplet, cosines x.t = 1, x'.t = .9 and x.n = .5: the value of the released code
-    only = {key: np.copy(x) for key, x in batch.items()}
-    only |= {"mask": np.arange(24) < 2, "logit_scale": np.float32(10.0)}
-    only["negative_mask"] = np.tile([True, False, False], (24, 1))
-    angles = np.arccos([[1.0, 0.9], [1.0, 0.5]])
-    image, text = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    for key in ("image", "text", "negative"):
-        only[key][:2] = 0.0
-    only["image"][:2, :2], only["text"][:2, :2] = image, text
-    only["negative"][:2, 0, :2] = text[::-1]
-    np.testing.assert_allclose(_conclip(only), 0.479997, atol=1e-6)
 
 
 def test_an_example_with_duplicate_negatives_does_not_count(repeated, every_loss):

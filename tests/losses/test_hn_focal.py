@@ -1,6 +1,7 @@
 """FSC-CLIP's hard-negative loss: its two options, and where it meets plain cross-entropy.
 
-Its oracle, masks and permutations: tests/losses/test_hard_texts.py.
+Its oracle, masks and permutations: tests/losses/test_hard_texts.py; as released:
+tests/parity/test_methods.py.
 """
 
 import functools
@@ -36,23 +37,6 @@ def test_options_of_the_config_reach_the_formula(batch, options):
     found = float(total("hn_focal", batch, **options))
     np.testing.assert_allclose(found, expected[has_negative].mean(), rtol=1e-5)
     assert abs(found - float(total("hn_focal", batch))) > 1e-3
-
-
-def test_as_released_a_missing_negative_keeps_a_logit_of_zero(batch):
-    found = per_example("hn_focal", batch, as_released=True)
-    reference = oracle.Oracle(batch)
-    for i in reference.real:
-        own = reference.own("negative", i)
-        logits = [reference.logit("image", i, "text", i)]
-        logits += [reference.logit("image", i, "negative", i, k) for k in own]
-        log_p = logits - oracle.log_sum([*logits, *[0.0] * (3 - len(own))])
-        label = 0.98 * (np.arange(len(logits)) == 0) + 0.02 / len(logits)
-        np.testing.assert_allclose(
-            found[i], -np.sum(label * (1 - np.exp(log_p)) ** 2 * log_p), rtol=1e-4, atol=1e-5
-        )
-    has_all = batch["mask"] & batch["negative_mask"].all(axis=1)
-    is_same = np.isclose(found, per_example("hn_focal", batch), rtol=1e-5)
-    assert np.array_equal(is_same[batch["mask"]], has_all[batch["mask"]])
 
 
 @functools.partial(jax.jit, static_argnames=("gamma", "label_smoothing"))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
-from tests.support.marks import slow_but
 from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
 
@@ -115,27 +114,6 @@ def test_moments_are_those_of_all_maps(features):
     mean, square = apply(head, variables, *features, method=found)
     assert mean == pytest.approx(whole.mean(), rel=1e-5)
     assert square == pytest.approx((whole**2).mean(), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("standardise", "chunk"), slow_but((("tensor", 2),), (("tensor", 2), ("per_pair", 1)))
-)
-def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk):
-    weights = np.arange(IMAGES * TEXTS, dtype=np.float32).reshape(IMAGES, TEXTS)
-
-    def value(variables, features, chunk):
-        head = make(standardise=standardise, chunk=chunk)
-        scores = apply(head, variables, *features, method=scored)
-        return jnp.sum(weights * scores), scores
-
-    variables = init(make(), features)
-    grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
-    grads = jax.jit(grads, static_argnums=2)
-    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (TEXTS, chunk))
-    np.testing.assert_allclose(same, scores, atol=2e-5)
-    for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
-        if a.dtype == jnp.float32:
-            np.testing.assert_allclose(a, b, atol=1e-4)
 
 
 def test_more_maps_than_an_int32_counts_have_moments():

@@ -10,7 +10,6 @@ from flax import linen as nn
 from scipy import special
 
 from tests.models.conftest import assert_close
-from tests.support.compilations import apply
 from vlc_jax.models import layers, rope
 
 CLIP_INIT = layers.initialisers("clip", 8, 2)
@@ -103,45 +102,6 @@ def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02)
         for f in (part, whole)
     ]
     assert_close(*results)
-
-
-def test_a_block_of_eva02_equals_numpy(x):
-    block = layers.Block(2, 6, False, "swiglu", 1e-6, CLIP_INIT, key_bias=False, sub_norm=True)
-    angles = rope.grid_angles(2, 2)
-    rotation = rope.table(angles, num_prefix_tokens=1)
-    shapes = jax.eval_shape(block.init, jax.random.key(1), x)["params"]
-    rng = np.random.default_rng(0)
-    p = jax.tree.map(lambda s: rng.normal(size=s.shape).astype(np.float32), shapes)
-    attention, mlp = p["attention"], p["mlp"]
-    assert set(attention["key_value"]) == {"kernel"}  # no bias of keys
-    assert attention["value_bias"].shape == (8,)
-
-    def dense(part, y):
-        return y @ part["kernel"] + part.get("bias", 0.0)
-
-    def norm(part, y):
-        y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-6)
-        return y * part["scale"] + part["bias"]
-
-    def turned(y):  # tokens (batch, 5, 4) of one head
-        y = y.astype(np.float64).view(complex)
-        y[:, 1:] *= np.exp(1j * angles)
-        return y.view(float)
-
-    y = norm(p["attention_norm"], x)
-    query = dense(attention["query"], y)
-    key, value = np.split(dense(attention["key_value"], y), 2, -1)
-    mixed = []
-    for head in (slice(0, 4), slice(4, 8)):
-        scores = turned(query[..., head]) @ turned(key[..., head]).swapaxes(1, 2) / 2
-        mixed.append(special.softmax(scores, -1) @ (value + attention["value_bias"])[..., head])
-    z = x + dense(attention["out"], norm(attention["norm"], np.concatenate(mixed, -1)))
-    y = norm(p["mlp_norm"], z)
-    gate = dense(mlp["gate"], y)
-    hidden = gate * special.expit(gate) * dense(mlp["up"], y)
-    expected = z + dense(mlp["down"], norm(mlp["norm"], hidden))
-    result = apply(block, {"params": p}, x, None, rotation)
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -235,34 +235,6 @@ def test_no_sizes_that_do_not_fit():
         apply(decoder, {"params": params}, np.zeros((2, 9, 48)), np.ones((2, 5), bool))
 
 
-ALL = r"blocks/(query|key|value|out|gate|up|down)/kernel"
-
-
-@pytest.mark.parametrize("dora", [False, True])
-def test_adapters_of_stacked_layers(dora):
-    """A no-op at first; then each layer has its own, as peft computes it (unit norm per output)."""
-    decoder, params = make()
-    new = jax.jit(functools.partial(lora.init, targets=ALL, rank=2, dora=dora))
-    merge = jax.jit(functools.partial(lora.merge, alpha=4.0))
-    trained = new(jax.random.key(0), params)
-    # compiled, m / sqrt(n) becomes m * rsqrt(n), which is rounded otherwise
-    same = functools.partial(np.testing.assert_allclose, rtol=1e-6 if dora else 0)
-    jax.tree.map(same, merge(params, trained), params)
-    rng = np.random.default_rng(1)
-    trained = jax.tree.map(
-        lambda x: np.asarray(x) + 0.1 * rng.normal(size=x.shape).astype("f4"), trained
-    )
-    merged = merge(params, trained)
-    kernel, found = (np.asarray(x["blocks"]["gate"]["kernel"]) for x in (params, merged))
-    for layer in range(decoder.depth):
-        adapter = {k: v[layer] for k, v in trained["lora"]["blocks"]["gate"]["kernel"].items()}
-        expected = kernel[layer] + 2 * adapter["a"] @ adapter["b"]
-        if dora:
-            expected *= (adapter["magnitude"] / np.linalg.norm(expected, axis=0))[None]
-        np.testing.assert_allclose(found[layer], expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(merged["head"], params["head"])
-
-
 def test_published_numbers_of_adapters():
     shapes = abstract("vicuna_7b")
 

@@ -89,29 +89,6 @@ def test_the_score_is_the_formula(features, repeats):
     assert np.ptp(expected) > 0.1
 
 
-def test_gradients_are_those_of_pooled_patches(features):
-    head = make()
-    variables = init(head, features)
-    patches, texts = (x.astype("f4") for x in embedded(head, variables, features))
-    weights = np.cos(np.arange(IMAGES * TEXTS, dtype="f4")).reshape(IMAGES, TEXTS)
-
-    def gram(patches, texts):
-        image, text = types.ImageFeatures(texts, patches), types.TextFeatures(texts)
-        return jnp.sum(weights * head.apply(variables, image, text, method="score"))
-
-    def plain(patches, texts):
-        cosines = jnp.einsum("ipe,te->ipt", patches, texts)
-        cosines /= jnp.linalg.norm(patches, axis=-1, keepdims=True)
-        pooled = jnp.einsum("ipt,ipe->ite", jax.nn.sigmoid(10 * cosines), patches)
-        pooled /= jnp.linalg.norm(pooled, axis=-1, keepdims=True)
-        return jnp.sum(weights * jnp.einsum("ite,te->it", pooled, texts))
-
-    found, expected = (jax.jit(jax.grad(f, argnums=(0, 1)))(patches, texts) for f in (gram, plain))
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-        assert np.abs(b).max() > 0.01
-
-
 def test_options_are_scored_like_pairs(features):
     head = make()
     variables = init(head, features)
@@ -120,29 +97,6 @@ def test_options_are_scored_like_pairs(features):
     every = run(head, variables, features)[:, :2]
     own = run(head, variables, (image, options), method="score_options")
     np.testing.assert_allclose(own, every, atol=1e-6)
-
-
-@pytest.mark.parametrize(("chunk", "repeats"), [(1, 1), (2, 3), (3, 1)])
-def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
-    image, text = features
-    features = image, types.TextFeatures(np.concatenate([text.pooled] * repeats))
-    weights = np.arange(IMAGES * TEXTS * repeats, dtype="f4").reshape(IMAGES, -1) / repeats
-
-    def value(variables, features, chunk):
-        def all_scores(module, image, text):
-            return module.score(module.image(image), module.text(text), is_training=True)
-
-        scores = apply(make(chunk=chunk), variables, *features, method=all_scores)
-        return jnp.sum(weights * scores), scores
-
-    variables = init(make(), features)
-    grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
-    grads = jax.jit(grads, static_argnums=2)
-    (plain, scores), (parts, same) = (grads(variables, features, c) for c in (IMAGES, chunk))
-    np.testing.assert_allclose(same, scores, atol=1e-6)
-    for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
-        # gradients reach 45, where float32 resolves 4e-6
-        np.testing.assert_allclose(a, b, atol=max(2e-5, 2e-6 * np.abs(b).max()))
 
 
 def test_the_gram_matrix_has_the_gradient_of_pooled_vectors():
@@ -237,18 +191,6 @@ def test_only_turned_patches_know_their_place(features, rope, eval_pooling):
     moved = image._replace(tokens=image.tokens[:, order])
     change = np.abs(run(head, variables, (moved, text)) - run(head, variables, features)).max()
     assert (change < 1e-5) == (rope == "none")
-
-
-def test_rope_after_gives_the_place_to_the_weights_alone(features):
-    head = make(rope="feature_1d", rope_after=True)
-    variables = init(head, features)
-    image, text = features
-    moved = image._replace(tokens=image.tokens[:, np.array([0, 5, 1, 3, 2, 4, 9, 8, 7, 6])])
-    change = np.abs(run(head, variables, (moved, text)) - run(head, variables, features)).max()
-    assert change > 1e-4
-    uniform = make(rope="feature_1d", rope_after=True, eval_pooling="uniform")
-    both = [run(uniform, variables, x) for x in ((moved, text), features)]
-    np.testing.assert_allclose(*both, atol=1e-6)
 
 
 def test_the_head_has_the_authors_parameters():

@@ -1,6 +1,6 @@
 """Scores of pooled patches: their queries, equal patches, memory, and the model around them.
 
-Their values and gradients: tests/parity/test_pooling.py, and below against loops.
+Their gradients: tests/parity/test_methods.py.
 """
 
 import jax

@@ -29,13 +29,6 @@ def by_hand(patches, tokens):
     return unit(np.array(groups))
 
 
-def test_groups_are_the_formula():
-    rng = np.random.default_rng(0)
-    patches, tokens = rng.normal(size=(9, 6)), rng.normal(size=(4, 6))
-    result = grouped(patches.astype("f4"), tokens.astype("f4"))
-    np.testing.assert_allclose(result, by_hand(patches, tokens), atol=1e-5)
-
-
 def test_a_token_that_is_one_patch_picks_it():
     patches = np.eye(5, 6, dtype="f4")
     np.testing.assert_allclose(grouped(patches, patches[1:3]), patches[1:3], atol=1e-6)

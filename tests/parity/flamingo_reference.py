@@ -223,10 +223,6 @@ def main(out: Path) -> None:
         given = texts(side)
         io |= {f"{side}/{key}": x.numpy() for key, x in given.items()}
         io[f"{side}/logits"] = model(images, **given).numpy()
-        if side == "right":
-            x = torch.randn(4, 16, WIDTH, generator=torch.Generator().manual_seed(2))
-            rows = zip(x, model.latents, model.ids, strict=True)
-            io["x"], io["first block"] = x.numpy(), torch.stack([model.cross[0](*r) for r in rows])
     plain = transformers.MptForCausalLM.from_pretrained(out / "mpt")
     io["mpt/logits"] = plain(input_ids=given["ids"], attention_mask=given["mask"]).logits.numpy()
     ids = texts("right")["ids"][:2, :12]

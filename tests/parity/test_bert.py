@@ -21,11 +21,6 @@ CASES = {
     "blip": {"token_types": 0, "cross": (0, 1)},
 }
 BUFFERS = (r"embeddings\.(position_ids|token_type_ids)",)
-WRONG = {
-    "bert": [{"activation": "gelu_tanh"}, {"heads": 4}],
-    "roberta": [{"first_position": 0}],
-    "blip": [{"epsilon": 1e-3}],
-}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -41,15 +36,13 @@ def features(encoder, params, ids, ends, images):
     return encoder.apply({"params": params}, method=run)
 
 
-def difference(io, case, **wrong):
+def difference(io, case):
     """Largest difference of the embeddings and of every block, on real tokens."""
-    encoder = bert.Encoder(**{**SIZES, **CASES[case], **wrong})
+    encoder = bert.Encoder(**SIZES, **CASES[case])
     images = io["images"] if case == "blip" else None
     ids, ends = (np.asarray(io[name], np.int32) for name in ("ids", "ends"))
     ids, ends, images = jax.device_put((ids, ends, images))
-    shapes = jax.eval_shape(
-        lambda: bert.Encoder(**SIZES, **CASES[case]).init(jax.random.key(0), ids, ends, images)
-    )["params"]
+    shapes = jax.eval_shape(lambda: encoder.init(jax.random.key(0), ids, ends, images))["params"]
     prefix = f"{case}/weights/"
     theirs = {name.removeprefix(prefix): io[name] for name in io if name.startswith(prefix)}
     flat = {f"x/{path}": leaf.shape for path, leaf in rename.flatten(shapes).items()}
@@ -66,8 +59,3 @@ def difference(io, case, **wrong):
 @pytest.mark.parametrize("case", CASES)
 def test_every_block_is_that_of_transformers(io, case):
     assert difference(io, case) < TOLERANCE
-
-
-@pytest.mark.parametrize(("case", "wrong"), [(c, w) for c in WRONG for w in WRONG[c]])
-def test_another_encoder_is_found(io, case, wrong):
-    assert difference(io, case, **wrong) > 5 * TOLERANCE

@@ -20,7 +20,6 @@ SCRIPT = "blip_reference.py"
 TOLERANCE = 2e-5
 KINDS = (layers.Block, bert.Block)
 LENGTH = 16
-# compiles twice as fast
 
 
 def made(path, tokenizer=None, **head):
@@ -74,9 +73,6 @@ def test_scores_of_itc_and_itm_with_either_first_token(io, hf):
         np.testing.assert_allclose(own, wanted, atol=TOLERANCE)
 
 
-WRONG = ({"activation": "gelu_tanh"}, {"heads": 4}, {"cross": (0,)}, {"epsilon": 1e-3})
-
-
 def test_every_block_of_images_of_texts_and_of_both(io, hf):
     setup, params = hf
     seen = {"capture_intermediates": lambda module, _: isinstance(module, KINDS)}
@@ -87,29 +83,26 @@ def test_every_block_of_images_of_texts_and_of_both(io, hf):
         image = model.image.apply({"params": params["image"]}, pixels, head.requests[0], **seen)
         marked = ids.at[:, 0].set(head.match_id)
 
-        def encoded(ids, images=None, **changes):
-            encoder, of_texts = head.text_encoder.clone(**changes), params["head"]["bert"]
-            return encoder.apply({"params": of_texts}, ids, ends, images, **seen)
+        def encoded(ids, images=None):
+            of_texts = {"params": params["head"]["bert"]}
+            return head.text_encoder.apply(of_texts, ids, ends, images, **seen)
 
-        tokens = image[0].tokens[-1:]
-        wrong = [encoded(marked, tokens, **changes)[0] for changes in WRONG]
-        kinds = {"image": image, "text": encoded(ids), "fused": encoded(marked, tokens)}
+        fused = encoded(marked, image[0].tokens[-1:])
+        kinds = {"image": image, "text": encoded(ids), "fused": fused}
         return {
             f"{kind}_{i}": found["intermediates"][f"block_{i}"]["__call__"][0]
             for kind, (_, found) in kinds.items()
             for i in range(2)
-        }, wrong
+        }
 
     ends, is_real = io["mask"].sum(axis=1) - 1, io["mask"].astype(bool)
-    found, wrong = run(params, io["pixels"], padded(io), ends)
+    found = run(params, io["pixels"], padded(io), ends)
     of_texts = np.arange(LENGTH)[None] < io["mask"].sum(axis=1)[:, None]
     for name, array in found.items():
         rows, expected = np.asarray(array), io[name]
         if not name.startswith("image"):
             rows, expected = rows[of_texts], expected[is_real]
         np.testing.assert_allclose(rows, expected, atol=TOLERANCE, err_msg=name)
-    for array in wrong:
-        assert np.abs(np.asarray(array)[of_texts] - io["fused_1"][is_real]).max() > 5 * TOLERANCE
 
 
 def test_the_authors_checkpoint_has_the_same_weights(folder, hf):

@@ -24,9 +24,8 @@ def loaded(folder):
     return setup.model, init_from.load_complete(setup)
 
 
-def features(model, params, io, padding=-1):
+def features(model, params, io):
     """Tokens of the tower, queries and image tokens, for one question per picture."""
-    asked = np.where(io["asked"] == -1, padding, io["asked"]).astype(np.int32)
 
     def call(model, pixels, asked):
         tokens, is_token = model.encode_image(pixels).tokens, asked <= -2
@@ -34,9 +33,8 @@ def features(model, params, io, padding=-1):
         queries = model.head.reader(tokens, ids, is_token.sum(axis=1))
         return tokens, queries, model.head.image_tokens(tokens, asked)
 
-    # without optimisation: each mistake is another program
-    apply = jax.jit(nn.apply(call, model))
-    found = apply({"params": params}, jax.device_put(io["pixels"]), asked)
+    asked = io["asked"].astype(np.int32)
+    found = jax.jit(nn.apply(call, model))({"params": params}, io["pixels"], asked)
     return dict(zip(("vision", "query", "projected"), found, strict=True))
 
 
@@ -63,30 +61,3 @@ def test_transformers_loads_the_export_and_gives_its_numbers(loaded, folder, io,
     assert weights.read_sizes(tmp_path) == sizes
     there(SCRIPT, folder, tmp_path)
     np.testing.assert_allclose(np.load(folder / "logits.npy"), io["logits"], atol=TOLERANCE)
-
-
-# Changes of the tower, of the head, of the Q-Former, and the padding of the questions.
-MISTAKES = {
-    "epsilon of the tower": {"image": {"epsilon": 1e-5}},
-    "before the last norm": {"head": {"stage": "raw"}},
-    "no class token": {"head": {"select": "patch"}},
-    "epsilon": {"qformer": {"epsilon": 1e-5}},
-    "activation": {"qformer": {"activation": "gelu_tanh"}},
-    "padding is read": {"padding": -2},
-    "MLP of the text": {"swapped": ("mlp", "query_mlp")},
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_found(loaded, io, name):
-    (model, params), change = loaded, MISTAKES[name]
-    head = model.head.clone(**change.get("head", {}))
-    head = head.clone(qformer={**head.qformer, **change.get("qformer", {})})
-    model = model.clone(image=model.image.clone(**change.get("image", {})), head=head)
-    if "swapped" in change:
-        a, b = change["swapped"]
-        reader = {**params["head"]["reader"]}
-        reader["block_0"] = reader["block_0"] | {a: reader["block_0"][b], b: reader["block_0"][a]}
-        params = {**params, "head": {**params["head"], "reader": reader}}
-    found = features(model, params, io, change.get("padding", -1))["projected"]
-    assert np.abs(found - io["projected"]).max() > 2 * TOLERANCE

@@ -1,11 +1,11 @@
 """Loss and gradients of the methods, by their recipes, are those of torch."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from tests.parity.test_pooling import of_attention
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
 from vlc_jax.configs import (
@@ -69,6 +69,18 @@ def build(config: ConfigDict):
     is_sigmoid = any(name.startswith("sigmoid") for name in config.losses)
     sizes = {**HF_SIGLIP, "logit_bias_init": -10.0} if is_sigmoid else HF
     return models.build(config.model.name, head=head, **sizes)
+
+
+def of_attention(io, kind):
+    """The arrays of torch's attention and norms, by the names of FLAIR's head."""
+    tree = {"out": {"kernel": io[f"{kind}/attention.out_proj.weight"].T}}
+    tree["out"]["bias"] = io[f"{kind}/attention.out_proj.bias"]
+    kernels, biases = (np.split(io[f"{kind}/attention.in_proj_{x}"], 3) for x in ("weight", "bias"))
+    for n, name in enumerate(("query", "key", "value")):
+        tree[name] = {"kernel": kernels[n].T, "bias": biases[n]}
+        tree[f"{name}_norm"] = {"scale": io[f"{kind}/norm.{n}.weight"]}
+        tree[f"{name}_norm"]["bias"] = io[f"{kind}/norm.{n}.bias"]
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)
 
 
 def of_head(io, kind):

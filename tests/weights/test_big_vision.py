@@ -19,7 +19,6 @@ from ml_collections import ConfigDict
 from tests.support import plain_llava
 from vlc_jax import losses, models, weights
 from vlc_jax.errors import WeightsError
-from vlc_jax.models import llava
 from vlc_jax.setup.init_from import architecture
 
 TOWER = {"width": 24, "depth": 3, "heads": 4, "mlp_width": 40}
@@ -166,7 +165,7 @@ def paligemma(big_vision, tmp_path_factory):
     return path, (image, text, is_answer), np.asarray(logits)
 
 
-def logits_of(path, inputs, **changes):
+def logits_of(path, inputs):
     sizes = weights.llava.read_sizes(path)
     model = plain_llava.build(sizes)
     shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
@@ -174,7 +173,7 @@ def logits_of(path, inputs, **changes):
     image, text, is_answer = inputs
     ids = jnp.pad(text, ((0, 0), (IMAGE_TOKENS, 0)), constant_values=model.image_id)
     is_answer = jnp.pad(is_answer, ((0, 0), (IMAGE_TOKENS, 0)))
-    apply = jax.jit(functools.partial(model.clone(**changes).apply, method="text_logits"))
+    apply = jax.jit(functools.partial(model.apply, method="text_logits"))
     logits = apply({"params": params}, image, ids, jnp.ones(ids.shape, bool), is_answer)
     return np.asarray(logits)[:, IMAGE_TOKENS:]
 
@@ -183,15 +182,3 @@ def test_logits_of_paligemma_are_those_of_big_vision(paligemma):
     path, inputs, expected = paligemma
     assert np.abs(expected).max() > 4
     np.testing.assert_allclose(logits_of(path, inputs), expected, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("mistake", ["causal", "scale", "stage"])
-def test_mistakes_in_paligemma_are_found(paligemma, monkeypatch, mistake):
-    path, inputs, expected = paligemma
-    changes = {"causal": {"bidirectional": "none"}, "stage": {"stage": "raw"}}
-    if mistake == "scale":  # image tokens, too, times sqrt(width)
-        plain = llava.Projector.__call__
-        scaled = lambda projector, x: projector.width**0.5 * plain(projector, x)  # noqa: E731
-        monkeypatch.setattr(llava.Projector, "__call__", scaled)
-    found = logits_of(path, inputs, **changes.get(mistake, {}))
-    assert np.abs(found - expected).max() > 1000 * TOLERANCE

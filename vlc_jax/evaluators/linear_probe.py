@@ -1,10 +1,10 @@
 """Linear probe of frozen image features.
 
-L2-normalised pooled features and multinomial logistic regression (scikit-learn, L-BFGS; for many
-features and classes `logistic`, with the same loss). C is chosen by accuracy on validation cases;
-the probe is then refitted on training and validation cases. CLIP (Radford et al. 2021, appendix
-A.3) searches C in 96 steps of a larger range for features that are not normalised; CLIP_benchmark
-trains its linear layer by AdamW and searches the weight decay: their numbers are close, not equal.
+L2-normalised pooled features and multinomial logistic regression (scikit-learn, L-BFGS). C is
+chosen by accuracy on validation cases; the probe is then refitted on training and validation cases.
+CLIP (Radford et al. 2021, appendix A.3) searches C in 96 steps of a larger range for features that
+are not normalised; CLIP_benchmark trains its linear layer by AdamW and searches the weight decay:
+their numbers are close, not equal.
 """
 
 import warnings
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from vlc_jax.evaluators import groups, logistic, stats, ties
+from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.cases import WRONG_PER_ROW, chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
@@ -28,8 +28,6 @@ STEPS = 1000
 # largest entry of the gradient of the mean loss at which L-BFGS stops, divided by C above 1:
 # scikit-learn's, at which a probe of C = 1,000 is far from the minimum
 TOLERANCE = 1e-4
-# features times classes from which the accelerator computes the loss: some core seconds per step
-LARGE = 2 * 10**9
 
 
 def evaluate(
@@ -107,8 +105,6 @@ def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
     # The gradient of the mean loss is smaller with more classes: at 1e-4 a probe of ImageNet would
     # end before its first step.
     tolerance = min(TOLERANCE, 10 * TOLERANCE / classes) / max(1.0, c)
-    if x.size * classes >= LARGE and classes > 2:
-        return logistic.fit(x, y, c, tolerance, STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # validation decides
         return LogisticRegression(C=c, max_iter=STEPS, tol=tolerance).fit(x, y)

@@ -17,6 +17,8 @@ from vlc_jax import types
 from vlc_jax.models import heads, layers, patch_head, pooling
 from vlc_jax.types import ImageFeatures, TextFeatures
 
+RULE = pooling.RULES["pacl"]
+
 
 class PACL(patch_head.PatchHead):
     """Patch embedder, text embedder, and cosine similarity with the patches pooled by the text.
@@ -27,25 +29,15 @@ class PACL(patch_head.PatchHead):
       negatives never weight a patch); pairwise: each image is pooled by each text it is compared
       with, the formula above; uniform: all weights 1, as in the authors' published code.
     eval_pooling: sigmoid (the formula) | uniform (as in the published code).
-    rope_after: rotate the embedded patches, in s_p only, and not the tokens.
-    sharpness: the 10 of the formula.
     """
 
     pooling: Literal["own_caption", "pairwise", "uniform"] = "pairwise"
     eval_pooling: Literal["sigmoid", "uniform"] = "sigmoid"
-    rope_after: bool = False
-    sharpness: float = 10.0
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
         """Tokens of the image tower, and the pooled text, not normalised."""
         return types.FeatureRequest(self.stage), types.FeatureRequest(is_unit=False)
-
-    def rotated(
-        self, tokens: Float[Array, "images patches width"]
-    ) -> Float[Array, "images patches width"]:
-        """Tokens with their rotary positions; unchanged with rope=none, and with rope_after."""
-        return tokens if self.rope_after else super().rotated(tokens)
 
     def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the embedded patches, not normalised; `pooled`: their sum, of unit length."""
@@ -64,8 +56,8 @@ class PACL(patch_head.PatchHead):
         if self.pooling == "uniform":
             image = ImageFeatures(image.pooled)
         elif self.pooling == "own_caption":
-            weights = self.weights(image.tokens, texts["text"].pooled[:, None])[..., 0]
-            pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
+            weights = pooling.weights(RULE, image.tokens, texts["text"].pooled[:, None])
+            pooled = jnp.einsum("ip,ipe->ie", weights[..., 0], image.tokens, precision="highest")
             image = ImageFeatures(layers.l2_normalize(pooled))
         return super().outputs(image, texts)
 
@@ -82,7 +74,7 @@ class PACL(patch_head.PatchHead):
             return heads.dot(image.pooled, text.pooled)
 
         def share(patches: Array, texts: Array) -> Array:
-            return heads.map_chunks(lambda part: self._cosines(part, texts), patches, self.chunk)
+            return heads.map_chunks(lambda part: _cosines(part, texts), patches, self.chunk)
 
         return types.map_sharded(share, image.tokens, text.pooled[None])
 
@@ -92,43 +84,19 @@ class PACL(patch_head.PatchHead):
         """Cosine of image i, pooled by the text, with its own k texts."""
         if self._is_pooled(image, is_training):
             return heads.dot_options(image.pooled, text.pooled)
-        return self._cosines(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
+        return _cosines(image.tokens, text.pooled.reshape(len(image.tokens), -1, self.width))
 
     def patch_maps(self, image: ImageFeatures, text: TextFeatures) -> dict[str, Array]:
         """weights: w_p; {} with uniform pooling."""
         if self.eval_pooling == "uniform":
             return {}
-        return {"weights": self.weights(image.tokens, text.pooled[:, None])[..., 0]}
-
-    def weights(
-        self,
-        patches: Float[Array, "images patches embed"],
-        text: Float[Array, "images_or_1 texts embed"],
-    ) -> Float[Array, "images patches texts"]:
-        """w_p of every image for every text, or for the image's own texts."""
-        return self._weigh(patches, text)[0]
-
-    def _weigh(
-        self,
-        patches: Float[Array, "images patches embed"],
-        text: Float[Array, "images_or_1 texts embed"],
-    ) -> tuple[Array, Array]:
-        """w_p and e_p t of every image and every text, or the image's own texts; the products,
-        most of the work, are computed once."""
-        products = pooling.products(patches, text)
-        located, similarity = patches, products
-        if self.rope_after and self.rope != "none":
-            located = super().rotated(patches)
-            similarity = pooling.products(located, text)
-        weights = pooling.sigmoid(similarity, pooling.inverse_length(located), self.sharpness)
-        return weights, products
+        return {"weights": pooling.weights(RULE, image.tokens, text.pooled[:, None])[..., 0]}
 
     def _is_pooled(self, image: ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
 
-    def _cosines(
-        self,
-        patches: Float[Array, "images patches embed"],
-        text: Float[Array, "images_or_1 texts embed"],
-    ) -> Float[Array, "images texts"]:
-        return pooling.pooled_cosines(patches, *self._weigh(patches, text))
+
+def _cosines(
+    patches: Float[Array, "images patches embed"], text: Float[Array, "images_or_1 texts embed"]
+) -> Float[Array, "images texts"]:
+    return pooling.scores(RULE, patches, text[:, :, None])

@@ -71,15 +71,10 @@ class PatchHead(heads.Head):
         self, tokens: Float[Array, "images tokens width"]
     ) -> Float[Array, "images patches width"]:
         """Inputs of the patch embedder: rotated tokens, without the class token."""
-        return self.rotated(tokens[:, 1:] if self.has_class_token else tokens)
-
-    def rotated(
-        self, tokens: Float[Array, "images patches width"]
-    ) -> Float[Array, "images patches width"]:
-        """Tokens with their rotary positions; unchanged with rope=none."""
+        patches = tokens[:, 1:] if self.has_class_token else tokens
         if self.rope == "none":
-            return tokens
-        return rope.rotate_features(tokens, self.rope, self.rope_base, self.rope_layout)
+            return patches
+        return rope.rotate_features(patches, self.rope, self.rope_base, self.rope_layout)
 
     def embed_patches(
         self, tokens: Float[Array, "images tokens width"], is_training: bool

@@ -42,9 +42,9 @@ class Rule(NamedTuple):
     reduce: Literal["only", "mean", "logsumexp"]
 
 
-def sigmoid(products: Products, inverse_length: Array, sharpness: float = 10.0) -> Products:
+def sigmoid(products: Products, inverse_length: Array) -> Products:
     """PACL's weights, sigmoid(10 cos(v_p, t_q))."""
-    return jax.nn.sigmoid(sharpness * (products * inverse_length))
+    return jax.nn.sigmoid(10.0 * (products * inverse_length))
 
 
 def minmax(
@@ -78,13 +78,13 @@ def scores(
     rule: Rule,
     patches: Float[Array, "images patches embed"],
     queries: Float[Array, "images_or_1 texts length embed"],
-    mask: Bool[Array, "images_or_1 texts length"],
-    logit_scale: Scalar,
+    mask: Bool[Array, "images_or_1 texts length"] | None = None,
+    logit_scale: Scalar = 1.0,
 ) -> Float[Array, "images texts"]:
     """Scores of images with texts, or with the image's own texts, before the logit scale.
 
-    mask: True on queries that count. logit_scale: only for logsumexp, which is of logits: the score
-    is logsumexp_q(logit_scale cos_q) / logit_scale.
+    mask: True on queries that count; unused where there is only one. logit_scale: only for
+    logsumexp, which is of logits: the score is logsumexp_q(logit_scale cos_q) / logit_scale.
     """
     count, texts, length, embed = queries.shape
     dots = products(patches, queries.reshape(count, texts * length, embed))

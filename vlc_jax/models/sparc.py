@@ -22,6 +22,8 @@ from vlc_jax.models import heads, layers, pooling
 from vlc_jax.models.patch_head import PatchHead
 from vlc_jax.types import ImageFeatures, TextFeatures
 
+RULE = pooling.RULES["sparc"]
+
 
 class SPARC(PatchHead):
     """Patch and token embedders, and a score from grouped patches.
@@ -31,19 +33,15 @@ class SPARC(PatchHead):
       mean patch and the mean token). Training always uses global, for the global loss.
     mask_global_text: True: the mean of tokens excludes padding; False: it includes all positions,
       as in lst627/CLIP-Embeds.
-    text_stage: normed | projected tokens of the text tower; the authors use no projection.
     """
 
     scoring: Literal["local", "global"] = "local"
     mask_global_text: bool = True
-    text_stage: Literal["normed", "projected"] = "normed"
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
-        """Tokens of both towers."""
-        return types.FeatureRequest(self.stage), types.FeatureRequest(
-            self.text_stage, is_unit=False
-        )
+        """Tokens of both towers; those of the text not projected, as the authors'."""
+        return types.FeatureRequest(self.stage), types.FeatureRequest("normed", is_unit=False)
 
     def image(self, features: ImageFeatures, *, is_training: bool = False) -> ImageFeatures:
         """`tokens`: the embedded patches, not normalised; `pooled`: their mean, of unit length."""
@@ -97,8 +95,7 @@ class SPARC(PatchHead):
         """groups: a_lp; {} with global scoring."""
         if self.scoring == "global":
             return {}
-        weights = jax.vmap(token_weights)(image.tokens, text.tokens)
-        return {"groups": jnp.swapaxes(weights, 1, 2)}
+        return {"groups": pooling.weights(RULE, image.tokens, text.tokens)}
 
     def _counts(self, text: TextFeatures) -> Bool[Array, "texts length"]:
         return text.mask if self.mask_global_text else jnp.ones_like(text.mask)
@@ -117,17 +114,8 @@ def grouped(
     patches: Float[Array, "patches embed"], tokens: Float[Array, "length embed"]
 ) -> Float[Array, "length embed"]:
     """c_l of one image and one text, of unit length; 0 where all patches are equally similar."""
-    weights = token_weights(patches, tokens)
-    return layers.l2_normalize(jnp.einsum("lp,pe->le", weights, patches, precision="highest"))
-
-
-def token_weights(
-    patches: Float[Array, "patches embed"], tokens: Float[Array, "length embed"]
-) -> Float[Array, "length patches"]:
-    """a_lp of one image and one text; 0 where all patches are equally similar."""
-    similarity = jnp.einsum("le,pe->lp", tokens, patches, precision="highest")
-    # 1 / P: the weight of a patch if all were equally similar
-    return pooling.minmax(similarity, 1 / len(patches))
+    weights = pooling.weights(RULE, patches[None], tokens[None])[0]
+    return layers.l2_normalize(jnp.einsum("pl,pe->le", weights, patches, precision="highest"))
 
 
 def _mean(x: Float[Array, "*texts length embed"], counts: Bool[Array, "*texts length"]) -> Array:

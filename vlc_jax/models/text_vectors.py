@@ -35,15 +35,13 @@ class VectorTower(nn.Module, kw_only=True):
     """A connector: text vectors to text features.
 
     width: width of the vectors.   projection: width of the embedding; None: `width`.
-    connector: see above.   blocks, expansion: llm2clip only, number of blocks, and their hidden
-    width as a multiple of `width`.   dtype: type of matrix products.
+    connector: see above.   blocks: of llm2clip only.   dtype: type of matrix products.
     """
 
     width: int
     projection: int | None
     connector: Literal["linear", "mlp2x_gelu", "llm2clip", "none"] = "linear"
     blocks: int = 4
-    expansion: int = 2
     dtype: Any = jnp.float32
 
     # see TextTower; a vector has no padding
@@ -87,7 +85,7 @@ class VectorTower(nn.Module, kw_only=True):
 
     def _residual(self, x: Float[Array, "batch width"], name: str) -> Float[Array, "batch width"]:
         y = layers.layer_norm(EPSILON, self.dtype, f"{name}_norm")(x)
-        y = layers.exact_gelu(self._dense(self.expansion * self.width, f"{name}_up")(y))
+        y = layers.exact_gelu(self._dense(2 * self.width, f"{name}_up")(y))
         return self._dense(self.width, f"{name}_down")(y)
 
     def _dense(self, features: int, name: str) -> layers.Dense:

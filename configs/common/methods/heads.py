@@ -78,7 +78,7 @@ METHODS = {
     ),
     "pooled": Method(
         "MaxSim", "pooled", "CLIP", "Khattab 2020", "two matrices on frozen towers",
-        "torch: parity/test_pooling.py", scenes={"pooled": "pooled:steps=500"}, **ON_FROZEN,
+        "numpy: models/test_pooled.py", scenes={"pooled": "pooled:steps=500"}, **ON_FROZEN,
         section="Text-conditioned pooling",
     ),
     "flair": Method(
