@@ -124,11 +124,6 @@ class Features:
         return sparse.csr_array(sparse.hstack([*parts, length], format="csr"))
 
 
-def text_features(texts: Sequence[str]) -> sparse.csr_array:
-    """`Features` of the texts that they are fitted on, (texts, features)."""
-    return Features(texts)(texts)
-
-
 def fit(
     features: sparse.csr_array | np.ndarray, first: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
