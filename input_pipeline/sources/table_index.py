@@ -53,7 +53,7 @@ class TableIndex:
             return
         stored = self._load("stamp", stamp)
         self.digest = sha256(path, self.progress) if stored is None else str(stored["sha256"])
-        if stored is None and is_settled:
+        if stored is None and is_settled and self._is_cached:
             self._save("stamp", stamp, sha256=np.array(self.digest))
 
     def read(self, name: str) -> dict[str, np.ndarray] | None:
@@ -62,7 +62,7 @@ class TableIndex:
 
     def write(self, name: str, **arrays: np.ndarray) -> None:
         """Stores arrays, unless the table changed since it was opened."""
-        if _stamp(self._path) == self._stamp:
+        if self._is_cached and _stamp(self._path) == self._stamp:
             self._save(f"{self._how} {name}", self.digest, **arrays)
 
     def _file(self, name: str) -> Path:
@@ -83,8 +83,6 @@ class TableIndex:
             return None
 
     def _save(self, name: str, content: str, **arrays: np.ndarray) -> None:
-        if not self._is_cached:
-            return
         try:
             file = self._file(name)
             file.parent.mkdir(parents=True, exist_ok=True)
