@@ -8,7 +8,6 @@ the numbers of cases are unknown. A case is a correct and a wrong sentence, as i
 github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 """
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,29 +22,25 @@ PAIRS = (("True1", "False1"), ("True2", "False2"))
 
 
 @published.reader
-def bla(
-    files: published.Files, subsets: tuple[str, ...] = SUBSETS, first_group: bool = False
-) -> Benchmark:
+def bla(files: published.Files, subsets: tuple[str, ...] = SUBSETS) -> Benchmark:
     """Two cases of two captions per group of four sentences.
 
     accuracy_macro, the headline: mean over subsets. accuracy/subset=coordination etc.: per subset.
     four_accuracy: both cases of a group are right; four_accuracy_macro: mean over subsets.
-    count: total number of cases.
-    first_group: only the first group of an image, as in the authors' CLIP script.
+    count: total number of cases. The authors' CLIP script reads the first group of an image alone.
     """
-    read = functools.partial(_subset, first_group=first_group)
     summary = ("accuracy_macro", "four_accuracy_macro", "accuracy")
-    return files.by_subset(subsets, SUBSETS, read, together=("four",), summary=summary)
+    return files.by_subset(subsets, SUBSETS, _subset, together=("four",), summary=summary)
 
 
-def _subset(files: published.Files, subset: str, first_group: bool) -> Iterator[Case]:
+def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     name = f"{subset}_captions.json"
     for number, row in enumerate(
         files.objects(name, image_id=fields.image_id, caption_group=fields.anything)
     ):
         image = f"{row['image_id']}.jpg"
         groups = _groups(f"{files.folder / name}: case {number}", row["caption_group"])
-        for index, group in enumerate(groups[:1] if first_group else groups):
+        for index, group in enumerate(groups):
             four = f"{subset}_{published.case_id(number, image, index)}"
             for pair, (right, wrong) in enumerate(PAIRS, 1):
                 yield Case(

@@ -23,22 +23,20 @@ GREYSCALE = frozenset({550, 1164, 1752, 2236})
 
 
 @published.reader
-def colorfoil(files: published.Files, seed: int = 1, whole_words: bool = True) -> Benchmark:
+def colorfoil(files: published.Files, seed: int = 1) -> Benchmark:
     """2,507 cases of two captions: an image's first caption with a lower-case colour word between
     spaces, and its foil.
 
-    seed: of the colours in foils.
-    whole_words: False: the authors' rule, which also replaces inside words ("covered"), may replace
-      a new colour again, and may swap "gray" and "grey".
+    seed: of the colours in foils. Whole words are replaced; the authors' code also replaces inside
+      words ("covered"), may replace a new colour again, and may swap "gray" and "grey".
     """
-    foil = _foil if whole_words else _foil_by_letters
 
     def cases() -> Iterator[Case]:
         for number, (image, caption) in enumerate(_coloured(files)):
             if number not in GREYSCALE:
                 # One generator per case: `count` does not change the foils.
                 rng = np.random.default_rng((seed, number))
-                yield files.case(number, image, (caption, foil(caption, rng)))
+                yield files.case(number, image, (caption, _foil(caption, rng)))
 
     return files.benchmark(cases())
 
@@ -69,14 +67,3 @@ def _foil(caption: str, rng: np.random.Generator) -> str:
 def _other(colour: str, rng: np.random.Generator) -> str:
     same = "grey" if colour == "gray" else colour
     return str(rng.choice([foil for foil in FOILS if foil != same]))
-
-
-def _foil_by_letters(caption: str, rng: np.random.Generator) -> str:
-    foiled = caption
-    for word in caption.split(" "):
-        if word in COLOURS:
-            number = int(rng.integers(len(FOILS)))
-            if FOILS[number] == word:
-                number -= 1
-            foiled = foiled.replace(word, FOILS[number])
-    return foiled

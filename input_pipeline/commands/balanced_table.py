@@ -4,17 +4,13 @@ A filter is fitted on a sample of the rows of the captions' table. All rows go t
 parts of `parts.Parts`: pure functions of the rows and the request, with one process or many.
 """
 
-import contextlib
 import dataclasses
-import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import candidates_of, parts
@@ -55,19 +51,18 @@ class Fitted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """Fits the filters of all kinds: a function of `parts.Parts` with a single part.
+    """Fits the filters of all kinds: a function of its fields.
 
-    size: rows of the sample.   target: see `balance.Pairs.balanced`.   is_shown: prints rounds.
+    size: rows of the sample.   target: see `balance.Pairs.balanced`.
     """
 
     table: caption_files.Rows
     candidates: CandidatesOf
     target: float
     size: int
-    is_shown: bool = False
 
-    def __call__(self, _: range) -> bytes:
-        """Counts of each kind, kind -> Fitted; see `_saved`."""
+    def __call__(self) -> tuple[dict[str, dict[str, Any]], dict[str, Fitted]]:
+        """Counts of each kind; kind -> Fitted. Prints rounds."""
         seed, total = self.candidates.seed, len(self.table)
         draw = np.random.default_rng(seed)
         sample = draw.choice(total, self.size, replace=False, shuffle=False)
@@ -79,7 +74,7 @@ class Fit:
             counts[name], fitter, choice = self._filtered(name, options, images)
             keys = [captions.keys[index] for index in indices]
             fitted[name] = Fitted(fitter, dict(zip(keys, choice.tolist(), strict=True)))
-        return _saved(counts, fitted)
+        return counts, fitted
 
     def _filtered(
         self, name: str, options: Sequence[Sequence[str]], images: Sequence[str]
@@ -93,7 +88,7 @@ class Fit:
         line = progress.Line()
 
         def after(each: balance.Round) -> None:
-            if self.is_shown and line.is_due():
+            if line.is_due():
                 left = f"{each.left:,} of {len(pairs):,} texts left"
                 blind = f"blind {100 * each.separability:.1f} %"
                 line.show(f"{name}: round {each.number}, {left}, {blind}")
@@ -113,13 +108,13 @@ class Block:
     """Rows of the table through the filters: a function of `parts.Parts`, whose result is a line of
     JSON with counts (a tree, see `candidates_of.add`), then the rows.
 
-    fit: finished work of `Fit`.   judged: kept pairs of a kind outside of the sample that are in
+    filters: by kind, of `Fit`.   judged: kept pairs of a kind outside of the sample that are in
     the counts, to be judged with those of other blocks.
     """
 
     table: caption_files.Rows
     candidates: CandidatesOf
-    fit: parts.Parts
+    filters: Mapping[str, Fitted]
     judged: int = 0
 
     def __call__(self, numbers: range) -> bytes:
@@ -127,9 +122,8 @@ class Block:
         made = self.candidates(captions.texts, captions.keys)
         counts = candidates_of.counted(made, captions.texts, has_words=not numbers.start)
         chosen: dict[str, dict[int, str]] = {}
-        filters = fitted_of(self.fit)[1]
         for name, texts in made.items():
-            fitted = filters[name]
+            fitted = self.filters[name]
             indices, options = texts.options(captions.texts)
             keys = [captions.keys[index] for index in indices]
             choice = np.array([fitted.choice.get(key, -1) for key in keys], np.int64)
@@ -152,44 +146,6 @@ class Block:
         counts["own"] = {side: sum(bool(row.get(side)) for row in captions.rows) for side in sides}
         lines = _lines(made, chosen, captions)
         return "".join([json.dumps(counts) + "\n", *lines]).encode()
-
-
-def fitted_of(fit: parts.Parts) -> tuple[dict[str, dict[str, Any]], dict[str, Fitted]]:
-    """Result of a `Fit`. Raises OSError if it is not finished, DataError if it failed."""
-    for _ in parts.contents(fit):
-        return _restored(fit.path(0), str(fit.done(0)))
-    raise ValueError("a work of no part")
-
-
-# a process reads it once, not for each block
-@functools.lru_cache(maxsize=1)
-def _restored(path: Path, _: str) -> tuple[dict[str, dict[str, Any]], dict[str, Fitted]]:
-    with parts.parsing(path):
-        try:
-            arrays = safetensors.numpy.load(stores.read_file(path).partition(b"\n")[2])
-        except safetensors.SafetensorError as error:
-            raise ValueError(str(error)) from error
-        counts, fitted = stores.parse_json(arrays.pop("facts").tobytes())
-        return counts, {
-            name: Fitted(
-                balance.Filter.restored(
-                    rest, [arrays[key] for key in sorted(arrays) if key.startswith(f"{name}/")]
-                ),
-                choice,
-            )
-            for name, (choice, rest) in fitted.items()
-        }
-
-
-def _saved(counts: Mapping[str, Any], fitted: Mapping[str, Fitted]) -> bytes:
-    """Arrays of the filters, and the rest in JSON: a file in a folder of parts runs no code."""
-    arrays, facts = dict[str, np.ndarray](), dict[str, Any]()
-    for name, each in fitted.items():
-        rest, kind_arrays = each.filter.saved()
-        facts[name] = [each.choice, rest]
-        arrays |= {f"{name}/{number}": array for number, array in enumerate(kind_arrays)}
-    text = np.frombuffer(json.dumps([counts, facts]).encode(), np.uint8)
-    return safetensors.numpy.save({"facts": text, **arrays})
 
 
 def read(table: caption_files.Rows, numbers: Iterable[int]) -> Captions:
@@ -224,9 +180,9 @@ def check_out(out: Path, table: Path) -> None:
 def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -> dict[str, Any]:
     """Writes the table, and OUT.json with the request and the counts, which it returns.
 
-    engine: None: this process.   size: rows of a block. A finished filter and finished blocks in
-    OUT.parts, and a finished table, are not computed again. Raises ValueError if they are of
-    another request, DataError for rows that cannot be read, ConnectionError for a lost worker.
+    engine: of the blocks; None: this process.   size: rows of a block. Finished blocks, in
+    OUT.parts, and a finished table are not computed again. Raises ValueError if they are of another
+    request, DataError for rows that cannot be read, ConnectionError for a lost worker.
     """
     total = len(fit.table)
     fit = dataclasses.replace(fit, size=min(fit.size, total))
@@ -236,14 +192,16 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
     if made is not None:
         parts.check_request(_beside(out), made["request"], request)
     folder = parts.beside(out)
-    fitted = parts.Parts(fit, folder / "filter", 1, 1, request)
-    judged = -(-JUDGED // -(-total // size))
-    block = Block(fit.table, fit.candidates, fitted, judged)
-    work = parts.Parts(block, folder / "rows", total, size, request)
     if made is not None and out.exists():
-        _remove(folder)
+        parts.remove(folder)
         return made["counts"]
-    parts.run(fitted, "fitting", engine)
+    judged = -(-JUDGED // -(-total // size))
+    block = Block(fit.table, fit.candidates, {}, judged)
+    work = parts.Parts(block, folder, total, size, request)
+    # before minutes of fitting
+    parts.check(work)
+    sample_counts, filters = fit()
+    work = dataclasses.replace(work, function=dataclasses.replace(block, filters=filters))
     parts.run(work, "balancing", engine)
     counts: dict[str, Any] = {}
     with stores.replacing(out) as file, parts.parsing(folder):
@@ -251,21 +209,14 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
             head, _, rows = content.partition(b"\n")
             candidates_of.add(counts, stores.parse_json(head))
             file.write(rows.decode())
-        for name, sample_counts in fitted_of(fitted)[0].items():
-            kind_counts = counts["kinds"][name]
-            kind_counts |= sample_counts | _outside(kind_counts.pop("judged"), fit.candidates.seed)
+        for name, kind_counts in counts["kinds"].items():
+            outside = _outside(kind_counts.pop("judged"), fit.candidates.seed)
+            kind_counts |= sample_counts[name] | outside
         # before OUT: without it OUT would be a file that this command did not write
         with stores.replacing(_beside(out)) as beside:
             json.dump({"request": request, "counts": counts}, beside, indent=1)
-    _remove(folder)
+    parts.remove(folder)
     return counts
-
-
-def _remove(folder: Path) -> None:
-    for name in ("filter", "rows"):
-        parts.remove(folder / name)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
 
 
 def described(counts: Mapping[str, Any], target: float) -> list[str]:

@@ -123,9 +123,8 @@ def _run(words: list[str]) -> int:
         source: Source = _open_prepared(path, options, engine)
     else:
         source_options = command_line.parse_options(options.option)
-        for column in ("image_folder", "image_column", "caption_column"):
-            if getattr(options, column) is not None:
-                source_options[column] = getattr(options, column)
+        if options.image_folder is not None:
+            source_options["image_folder"] = options.image_folder
         with command_line.naming("image_folder", "--image-folder"):
             source = _open_table(path, source_options)
     number = len(source) if options.count is None else min(options.count, len(source))
@@ -235,10 +234,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("path", help=text)
     add("--image-folder", help="where image names start; default: the table's folder")
-    add("--image-column", help="default: image")
-    add("--caption-column", help="default: caption")
     text = (
-        "any other option of the source `records`, e.g. split_column=split; holdout, the share of "
+        "another option of the source `records`, e.g. caption_column=title; holdout, the share of "
         f"the images for validation, defaults to {HOLDOUT}"
     )
     add("--option", **command_line.PAIRS, help=text)

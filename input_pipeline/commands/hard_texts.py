@@ -14,10 +14,10 @@ of the generator in their place. It writes the table OUT (JSONL), a row per capt
 in the columns negatives, positives and their kinds. Training reads it as a table of records, or by
 the generator from_table. The filter is fitted on --sample rows, and all rows go through it in
 blocks, --runner NAME -- FLAGS: by workers of Apache Beam, which see the table, the generators'
-files and OUT. A larger sample filters better and takes more memory (docs/texts.md). The filter and
-finished blocks lie in OUT.parts; the same command continues. OUT.json has the request and the
-counts. Without --balance no file is written. Exit code 0: done; 2: wrong request; 3: captions that
-cannot be read; 30: a worker is lost (the same command continues).
+files and OUT. A larger sample filters better and takes more memory (docs/texts.md). Finished
+blocks lie in OUT.parts; the same command fits the filter again and continues. OUT.json has the
+request and the counts. Without --balance no file is written. Exit code 0: done; 2: wrong request;
+3: captions that cannot be read; 30: a worker is lost (the same command continues).
 """
 
 import argparse
@@ -57,7 +57,7 @@ def _run(words: list[str]) -> int:
     captions = balanced_table.read(rows, range(min(options.show, len(rows))))
     _show(captions.texts[: options.show], of(captions.texts, captions.keys))
     size, out = options.sample or balanced_table.SAMPLE, Path(options.out)
-    fit = balanced_table.Fit(rows, of, options.balance, size, is_shown=engine is None)
+    fit = balanced_table.Fit(rows, of, options.balance, size)
     counts = balanced_table.write(fit, out, engine)
     with parts.parsing(out.with_name(f"{out.name}.json")):
         # the filter prints how far texts give themselves away

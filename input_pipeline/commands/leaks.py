@@ -20,7 +20,6 @@ Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
 
 import argparse
 import contextlib
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ from vlc_jax.input_pipeline.record import DataError, ImageLike
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.image_files import size_of
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
-from vlc_jax.input_pipeline.sources.published import tail_paths
 from vlc_jax.input_pipeline.stores import text_file
 
 # Karpathy's splits for training, never for evaluation; restval is the part of COCO's val2014 that
@@ -102,46 +100,27 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(entry)
 
 
-class Identities:
-    """All identities of an image: `identities(name)` lists its canonical id, COCO id and sha256.
-
-    coco_of: Visual Genome's id -> COCO's, for images of both. images: a folder; image files in it
-    are also compared by their bytes, and `missing` counts names without a file there.
-    """
-
-    def __init__(self, coco_of: Mapping[int, int], images: Path | None) -> None:
-        self._coco_of, self._images = coco_of, images
-        self.missing = 0
-
-    def __call__(self, name: str) -> list[str]:
-        same = [image_identity(name)]
-        if same[0].startswith("vg:") and int(same[0][3:]) in self._coco_of:
-            same.append(f"coco:{self._coco_of[int(same[0][3:])]}")
-        if self._images is not None:
-            path = next((path for path in tail_paths(self._images, name) if path.is_file()), None)
-            if path is None:
-                self.missing += 1
-            else:
-                with path.open("rb") as file:
-                    same.append(hashlib.file_digest(file, "sha256").hexdigest())
-        return same
+def identities(name: str, coco_of: Mapping[int, int]) -> list[str]:
+    """The canonical id of an image, and its COCO id.   coco_of: Visual Genome's id -> COCO's, for
+    images of both."""
+    same = [image_identity(name)]
+    if same[0].startswith("vg:") and int(same[0][3:]) in coco_of:
+        same.append(f"coco:{coco_of[int(same[0][3:])]}")
+    return same
 
 
 def compare(
-    train: Iterable[str],
-    sets: Mapping[str, Iterable[str]],
-    train_identities: Identities,
-    set_identities: Identities,
+    train: Iterable[str], sets: Mapping[str, Iterable[str]], coco_of: Mapping[int, int]
 ) -> list[Overlap]:
     """Overlaps of sets of image names with the image names of training."""
-    in_training = {same: name for name in train for same in train_identities(name)}
+    in_training = {same: name for name in train for same in identities(name, coco_of)}
     overlaps = []
     for title, names in sets.items():
         # an image may have many captions, and each is a row
         different = {image_identity(name): name for name in names}
         shared = {}
         for name in different.values():
-            keys = set_identities(name)
+            keys = identities(name, coco_of)
             train_name = next((in_training[key] for key in keys if key in in_training), None)
             if train_name is not None:
                 shared[train_name] = name
@@ -180,29 +159,21 @@ def _run(words: list[str]) -> int:
     options, engine = parts.parse(_parser(), words)
     if options.pixels:
         return near_leaks.run(options, engine)
-    for flag in ("root", "sets", "option", "distance", "threads", "runner", "parts", "part_size"):
+    of_pixels = ("root", "sets", "option", "distance", "threads", "runner", "parts", "part_size")
+    for flag in (*of_pixels, "train_images", "eval_images"):
         if getattr(options, flag) not in (None, []):
             name = flag.replace("_", "-")
             raise ValueError(f"--{name} belongs to --pixels: names are compared without it")
     if not options.eval:
         raise ValueError("name annotations of evaluations in --eval, or compare --pixels")
     coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
-    train_identities, set_identities = (
-        Identities(coco_of, Path(folder) if folder else None)
-        for folder in (options.train_images, options.eval_images)
-    )
     train = _training(options.train, options.train_split)
-    overlaps = compare(
-        train, _evaluations(options.eval, options.train), train_identities, set_identities
-    )
+    overlaps = compare(train, _evaluations(options.eval, options.train), coco_of)
     print(f"training: {len({image_identity(name) for name in train}):,} different images")
     for overlap in overlaps:
         print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
         for train_name, eval_name in [*overlap.shared.items()][:_MAX_PRINTED]:
             print(f"{'':>20}{eval_name} is {train_name} of training")
-    for title, identities in (("training", train_identities), ("evaluations", set_identities)):
-        if identities.missing:
-            print(f"{identities.missing:,} images of {title} were not found, only named")
     if not coco_of and any(
         name.startswith("vg:") for overlap in overlaps for name in overlap.identities
     ):
@@ -267,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--write", metavar="TXT", help="the shared images, for the option `exclude`")
     text = "image_data.json: which of its images are COCO's"
     add("--vg-image-data", metavar="JSON", help=text)
-    text = "compares the bytes of the files, too; with --pixels: of the images of a table"
+    text = "of --pixels: where the image names of tables start; default: the table's folder"
     for side in ("train", "eval"):
         add(f"--{side}-images", metavar="FOLDER", help=text)
     add("--pixels", action="store_true", help="compares pixels, not names")

@@ -1,9 +1,9 @@
 """`vlc-jax leaks --pixels`: training images that look like evaluation images, whatever their names.
 
-Parts of the training data become files of hashes, 40 bytes a record; so do the evaluation images.
-Each part is then joined with the evaluation hashes, which are in every worker's memory: 72 bytes
-per image. Images are the same if their decoded pixels are, and near if their perceptual hashes are
-(`images/perceptual_hash.py`), as they are or mirrored.
+Parts of the training data become files of hashes, 40 bytes a record. Each part is then joined with
+the evaluation hashes, which are in every worker's memory: 72 bytes per image. Images are the same
+if their decoded pixels are, and near if their perceptual hashes are (`images/perceptual_hash.py`),
+as they are or mirrored.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from vlc_jax.input_pipeline.record import (
 )
 from vlc_jax.input_pipeline.sources import image_list, make_source, shards
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
+from vlc_jax.input_pipeline.stores import progress
 
 DISTANCE = 10
 # kinds of a match, the closest first
@@ -49,7 +50,13 @@ class Evaluation(NamedTuple):
     sets: dict[str, list[int]]
 
 
-def hash_rows(image: _Image, records: Sequence[int], threads: int, mirrored: bool) -> np.ndarray:
+def hash_rows(
+    image: _Image,
+    records: Sequence[int],
+    threads: int,
+    mirrored: bool,
+    advance: parts.Advance = lambda done: None,
+) -> np.ndarray:
     """Hashes of images, uint64 (records, 1 + WORDS): of the pixels, and the perceptual one.
 
     image: of a record; None or a DataError: zeros.   mirrored: WORDS more, of the mirrored picture.
@@ -73,8 +80,12 @@ def hash_rows(image: _Image, records: Sequence[int], threads: int, mirrored: boo
             words[1 + WORDS :] = perceptual_hash.phash(flipped)
         return words
 
+    rows = []
     with futures.ThreadPoolExecutor(threads) as pool:
-        return np.stack([*pool.map(row, records)])
+        for made in pool.map(row, records):
+            rows.append(made)
+            advance(len(rows))
+    return np.stack(rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,22 +100,11 @@ class OfTraining:
 
 
 @dataclasses.dataclass(frozen=True)
-class OfEvaluation:
-    """Hashes of evaluation images and of their mirrored pictures."""
-
-    images: Sequence[ImageLike]
-    threads: int
-
-    def __call__(self, records: range) -> bytes:
-        return hash_rows(self.images.__getitem__, records, self.threads, True).tobytes()
-
-
-@dataclasses.dataclass(frozen=True)
 class Join:
     """Matches of a part of the training images: a line of JSON per record that has any, after a
     line with the number of records that have no readable image.
 
-    hashes: the parts of `OfTraining`.   evaluation: rows of `OfEvaluation`.
+    hashes: the parts of `OfTraining`.   evaluation: `hash_rows` of its images, mirrored too.
     """
 
     source: Source
@@ -169,18 +169,15 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     with command_line.naming("image_folder", "--train-images"):
         sources = [_training(Path(path), columns) for path in options.train]
     evaluation = evaluation_images(options)
+    threads = parts.threads(options, None)
+    numbers = range(len(evaluation.images))
+    with progress.bar("evaluation", len(numbers)) as advance:
+        hashes = hash_rows(evaluation.images.__getitem__, numbers, threads, True, advance)
+    _say_unread(evaluation, hashes)
     with parts.folder(options) as out:
         computed = functools.partial(_computed, engine=engine, options=options)
         threads = parts.threads(options, engine)
         distance = DISTANCE if options.distance is None else options.distance
-        request = {"images": _digest("\n".join(map(_stamp, evaluation.images)).encode())}
-        image_hashes = OfEvaluation(evaluation.images, threads)
-        folder = out / f"evaluation-{request['images'][:16]}"
-        work = computed(image_hashes, folder, len(evaluation.images), request)
-        with parts.parsing(work.out):
-            hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
-            hashes = hashes.reshape(len(evaluation.images), 1 + 2 * WORDS)
-        _say_unread(evaluation, hashes)
         work_of = []
         for number, source in enumerate(sources):
             request = {"source": source.fingerprint}
@@ -327,15 +324,6 @@ def _name(image: ImageLike) -> str:
     if isinstance(image, bytes | np.ndarray):
         return "an image"
     return str(image)
-
-
-def _stamp(image: ImageLike) -> str:
-    """Stands for the content of an image: of a file its name, size and time."""
-    if isinstance(image, bytes | np.ndarray):
-        return _digest(bytes(image))
-    path = image if isinstance(image, Path) else getattr(image, "file", None)
-    status = path.stat() if path is not None and path.is_file() else None
-    return f"{image} {(status.st_size, status.st_mtime_ns) if status else 'missing'}"
 
 
 def _digest(content: bytes) -> str:

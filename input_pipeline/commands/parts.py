@@ -236,6 +236,11 @@ class Parts:
     def count(self) -> int:
         return math.ceil(self.total / self.size)
 
+    @property
+    def whole_request(self) -> dict[str, Any]:
+        """The request with the division into parts."""
+        return {**self.request, "total": self.total, "size": self.size}
+
     def indices(self, number: int) -> range:
         return range(number * self.size, min((number + 1) * self.size, self.total))
 
@@ -313,11 +318,8 @@ def run(work: Parts, title: str, engine: Engine | None = None) -> None:
         return not errors
 
     with locked(work.out), progress.bar(title, work.total) as advance:
-        request = {**work.request, "total": work.total, "size": work.size}
-        if (before := begun(work.out, REQUEST)) is None:
-            any_path.write_json(work.out / REQUEST, request, indent=1)
-        else:
-            check_request(work.out, before, request)
+        if not check(work):
+            any_path.write_json(work.out / REQUEST, work.whole_request, indent=1)
         # permits and unfinished files of a run that was killed
         for path in work.out.glob(f"*{PARTIAL}"):
             if path.name != f"lock{PARTIAL}":
@@ -329,6 +331,14 @@ def run(work: Parts, title: str, engine: Engine | None = None) -> None:
         (engine or in_this_process)(work, is_whole, advance)
     if errors:
         raise DataError(errors[0])
+
+
+def check(work: Parts) -> bool:
+    """True if the folder was begun with this request. Raises ValueError for another request."""
+    before = begun(work.out, REQUEST) if work.out.is_dir() else None
+    if before is not None:
+        check_request(work.out, before, work.whole_request)
+    return before is not None
 
 
 def contents(work: Parts) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ most clearly are dropped, and it is fitted again on other folds.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -67,30 +67,6 @@ class Filter(NamedTuple):
             left, margins = choices.margins(scores[:, number])
             choices.change(left[margins >= cut], scores[:, number], cut)
         return choices.choice
-
-    def saved(self) -> tuple[list[Any], list[np.ndarray]]:
-        """The filter as JSON and arrays."""
-        if self.features_of is None:
-            return [self.keeps, []], []
-        (words, by_word), (letters, by_letter) = self.features_of.saved()
-        weights = [self.weights.data, self.weights.indices, self.weights.indptr]
-        return [self.keeps, [words, letters]], [by_word, by_letter, np.array(self.cuts), *weights]
-
-    @classmethod
-    def restored(cls, facts: Sequence[Any], arrays: Sequence[np.ndarray]) -> "Filter":
-        """The filter of `saved`. Raises ValueError, TypeError or LookupError for other content."""
-        keeps, terms = facts
-        if not terms:
-            return DROPS_ALL
-        *frequencies, cuts = arrays[:3]
-        features_of = blind.Features.restored([*zip(terms, frequencies, strict=True)])
-        shape = sum(map(len, terms)) + 1, len(cuts)  # and the length
-        weights = sparse.csc_array(tuple(arrays[3:]), shape=shape)
-        # scipy's products read whatever memory an index names
-        weights.check_format(full_check=True)
-        made = cls(features_of, weights, cuts.tolist(), keeps)
-        made.choice([["a", "b"]])
-        return made
 
 
 DROPS_ALL = Filter(None, None, (), keeps=False)

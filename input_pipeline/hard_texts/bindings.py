@@ -183,10 +183,10 @@ class Training:
         self.path, self.tagger = path, make_tagger(tagger)
         tags = f"{self.tagger.name}/{self.tagger.version}"
         index = TableIndex(file, f"bindings {_VERSION} {column} {tags}", least=0)
-        stored = index.read("hashes", 1 << 40)
-        self._hashes = self._read(column) if stored is None else stored
+        stored = index.read("hashes")
+        self._hashes = self._read(column) if stored is None else stored["hashes"]
         if stored is None:
-            index.write("hashes", self._hashes)
+            index.write("hashes", hashes=self._hashes)
         # captions of a set are asked about once per model
         self.bindings = functools.cache(lambda caption: find(self.tagger(caption)))
 

@@ -113,42 +113,15 @@ class Features:
 
     def __init__(self, texts: Sequence[str]) -> None:
         # a text of its own: scikit-learn refuses a vocabulary without a word
-        self._parts = [part.fit([*texts, "a text"]) for part in _vectorizers()]
-
-    def saved(self) -> list[tuple[list[str], np.ndarray]]:
-        """Terms and their inverse document frequencies, of words and of letters."""
-        return [(part.get_feature_names_out().tolist(), part.idf_) for part in self._parts]
-
-    @classmethod
-    def restored(cls, saved: Sequence[tuple[list[str], np.ndarray]]) -> "Features":
-        """The features of `saved`. Raises ValueError unless each term has a number."""
-        features = cls.__new__(cls)
-        features._parts = _vectorizers(*(terms for terms, _ in saved))
-        for part, (_, frequencies) in zip(features._parts, saved, strict=True):
-            part.idf_ = frequencies
-        return features
+        words = TfidfVectorizer(lowercase=False, token_pattern=r"\b\w+\b", ngram_range=(1, 2))
+        letters = TfidfVectorizer(lowercase=False, analyzer="char", ngram_range=(2, 4))
+        self._parts = [part.fit([*texts, "a text"]) for part in (words, letters)]
 
     def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
         """(texts, features)"""
         length = np.array([[len(text) / LETTERS] for text in texts])
         parts = [part.transform(texts) for part in self._parts]
         return sparse.csr_array(sparse.hstack([*parts, length], format="csr"))
-
-
-def _vectorizers(
-    words: list[str] | None = None, letters: list[str] | None = None
-) -> list[TfidfVectorizer]:
-    return [
-        TfidfVectorizer(
-            lowercase=False, token_pattern=r"\b\w+\b", ngram_range=(1, 2), vocabulary=words
-        ),
-        TfidfVectorizer(lowercase=False, analyzer="char", ngram_range=(2, 4), vocabulary=letters),
-    ]
-
-
-def text_features(texts: Sequence[str]) -> sparse.csr_array:
-    """`Features` of the texts that they are fitted on, (texts, features)."""
-    return Features(texts)(texts)
 
 
 def fit(

@@ -39,8 +39,8 @@ def read(
 
 
 def _stored(table: tables.Table, name: str) -> np.ndarray | None:
-    keys = None if table.index is None else table.index.read(name, len(table))
-    return keys.view("<u8") if keys is not None and len(keys) == len(table) else None
+    stored = None if table.index is None else table.index.read(name)
+    return None if stored is None else stored["keys"]
 
 
 def _compute(
@@ -63,7 +63,7 @@ def _compute(
                 continue
     if table.index is not None:
         for name, keys in computed.items():
-            table.index.write(name, keys)
+            table.index.write(name, keys=keys)
     return computed
 
 

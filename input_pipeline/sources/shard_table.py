@@ -12,7 +12,6 @@ import numpy as np
 from vlc_jax.input_pipeline.record import DataError, path_below
 
 _DIGEST = 32  # bytes of a sha256
-_WORD = 8  # bytes
 _MOST = 2**48  # records or bytes of a shard; a larger number is damage
 
 
@@ -82,28 +81,9 @@ class ShardTable(Sequence[Mapping[str, Any]]):
         digests = [digest.tobytes().hex() for digest in self._digests[0]]
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]
 
-    def pack(self, document: Mapping[str, Any]) -> np.ndarray:
-        """The table and a JSON document as one array, int64."""
-        text = json.dumps(document | {"content": self.content}).encode()
-        head = [len(self), self._names.dtype.itemsize, len(text)]
-        parts = [np.array(head, np.int64), self._numbers, self._digests, self._names]
-        packed = b"".join(part.tobytes() for part in parts) + text
-        return np.frombuffer(packed.ljust(-(-len(packed) // _WORD) * _WORD), np.int64)
-
-    @classmethod
-    def unpack(cls, packed: np.ndarray) -> tuple["ShardTable", dict[str, Any]]:
-        """The inverse of `pack`, without copying."""
-        shards, width, length = packed[:3].tolist()
-        numbers, rest = np.split(packed[3:], [3 * shards])
-        rest = rest.view(np.uint8)
-        digests, names, text, _ = np.split(
-            rest, np.cumsum([2 * shards * _DIGEST, 2 * shards * width, length])
-        )
-        names = names.view(f"S{width}").reshape(2, shards)
-        table = cls(numbers.reshape(3, shards), names, digests.reshape(2, shards, _DIGEST))
-        document = json.loads(text.tobytes())
-        table.content = document.pop("content")
-        return table, document
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arguments that make this table."""
+        return {"numbers": self._numbers, "names": self._names, "digests": self._digests}
 
 
 def _check(folder: Path, number: int, entry: Any) -> None:

@@ -83,7 +83,7 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
     """Reads a manifest: its "shards" as a ShardTable, the number of "skipped" records, the rest as
     it is. Raises ValueError without one, DataError if damaged or unfinished.
 
-    One of 4 MiB (10,000 shards) or more is parsed once: what it says is then an index beside it.
+    One of 4 MiB (10,000 shards) or more is parsed once: what it says is then in an index.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -92,10 +92,9 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
         hint = f"; or name the table {tables[0]}" if tables else ""
         raise ValueError(f"{folder} holds no {MANIFEST}; {written_by} writes one{hint}")
     index = TableIndex(path, f"manifest {FORMAT_VERSION}")
-    packed = index.read(_INDEX, path.stat().st_size)
-    if packed is not None:
-        table, manifest = ShardTable.unpack(packed)
-        return {**manifest, "shards": table}
+    if (stored := index.read(_INDEX)) is not None:
+        manifest = json.loads(str(stored.pop("manifest")))
+        return {**manifest, "shards": ShardTable(**stored)}
     try:
         manifest = json.loads(path.read_text("utf-8"))
         complete, version = manifest["complete"], manifest["format_version"]
@@ -120,9 +119,8 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
         raise DataError(f"{path} is damaged: {error}") from None
     skipped = manifest.pop("skipped", 0)
     manifest["skipped"] = skipped if isinstance(skipped, int) else 0
-    index.write(
-        _INDEX, manifest["shards"].pack({k: v for k, v in manifest.items() if k != "shards"})
-    )
+    rest = json.dumps({k: v for k, v in manifest.items() if k != "shards"})
+    index.write(_INDEX, manifest=np.array(rest), **manifest["shards"].arrays())
     return manifest
 
 

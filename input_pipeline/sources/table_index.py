@@ -1,40 +1,33 @@
 """Index of a table: arrays computed from all its rows, cached in files for the next opening."""
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
 import time
 import uuid
-import zlib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vlc_jax.input_pipeline.stores import any_path, zips
 from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 from vlc_jax.input_pipeline.stores.progress import Progress
 
-# of the files; raised when an array of the same name would hold something else
-_VERSION = 2
 # bytes; a smaller table is read in a fraction of a second
 _SMALL = 1 << 22
 # seconds; a file changed more recently may change again within one timestamp
 _SETTLED = 2.0
-# seconds after which no process is still writing a file
-_ABANDONED = 3600.0
 _CHUNK = 1 << 20  # bytes hashed at a time
 
 
 class TableIndex:
-    """Arrays of 64-bit integers computed from a table, by name, in files beside it.
+    """Arrays computed from a table, by name, in .npz files of a cache, a folder per table.
 
-    The folder is `.NAME.index` beside the table, or one in $XDG_CACHE_HOME (~/.cache) if that is
-    not writable. The files contain the sha256 of the table, which is hashed again if its size,
-    modification time or change time (which no program can set back) differs. Only a change under a
-    clock that was set back can alter none of these and go unnoticed.
+    The cache is below $XDG_CACHE_HOME (~/.cache). The files contain the sha256 of the table, which
+    is hashed again if its size, modification time or change time (which no program can set back)
+    differs. Only a change under a clock that was set back can alter none of these and go unnoticed.
 
     digest: sha256 of the table.   progress: the progress line of reading the table.
     """
@@ -52,93 +45,63 @@ class TableIndex:
         self._is_cached = self._stamp["size"] >= (_SMALL if least is None else least)
         # an object of a store is written once
         changed = max(self._stamp.get("mtime_ns", 0), self._stamp.get("ctime_ns", 0)) / 1e9
-        self.digest: str
+        is_settled = opened - changed > _SETTLED
+        stamp = json.dumps(self._stamp)
         if not is_hashed:
-            self.digest = json.dumps(self._stamp)
-            self._is_cached &= opened - changed > _SETTLED
+            self.digest = stamp
+            self._is_cached &= is_settled
             return
-        stored = self._read_json("stamp") if self._is_cached else {}
-        if stored.get("stamp") == self._stamp and isinstance(stored.get("sha256"), str):
-            self.digest = stored["sha256"]
-            return
-        self.digest = sha256(path, self.progress)
-        if self._is_cached and opened - changed > _SETTLED:
-            self._write("stamp", [_line({"stamp": self._stamp, "sha256": self.digest})])
+        stored = self._load("stamp", stamp)
+        self.digest = sha256(path, self.progress) if stored is None else str(stored["sha256"])
+        if stored is None and is_settled and self._is_cached:
+            self._save("stamp", stamp, sha256=np.array(self.digest))
 
-    def read(self, name: str, most: int) -> np.ndarray | None:
-        """A stored array, int64 (values,); None if there is none for the table's content.
+    def read(self, name: str) -> dict[str, np.ndarray] | None:
+        """Stored arrays; None if there are none for the table's content."""
+        return self._load(f"{self._how} {name}", self.digest)
 
-        most: largest possible number of values; a longer file is not ours.
-        """
-        for folder in self._folders() if self._is_cached else ():
-            path = folder / self._file_name(name)
-            with contextlib.suppress(OSError):
-                if path.is_file() and path.stat().st_size <= 8 * most + len(self._how + name) + 999:
-                    head, _, values = path.read_bytes().partition(b"\n")
-                    if head + b"\n" == _line(self._header(name, values)):
-                        return np.frombuffer(values, "<i8")
-        return None
-
-    def write(self, name: str, values: np.ndarray) -> None:
-        """Stores an array of 64-bit integers, unless the table changed since it was opened."""
+    def write(self, name: str, **arrays: np.ndarray) -> None:
+        """Stores arrays, unless the table changed since it was opened."""
         if self._is_cached and _stamp(self._path) == self._stamp:
-            content = np.ascontiguousarray(values).view("<i8").tobytes()
-            self._write(self._file_name(name), [_line(self._header(name, content)), content])
+            self._save(f"{self._how} {name}", self.digest, **arrays)
 
-    def _header(self, name: str, content: bytes) -> dict[str, Any]:
-        return {
-            "version": _VERSION,
-            "table": self.digest,
-            "name": f"{self._how} {name}",
-            "bytes": len(content),
-            "crc32": zlib.crc32(content),
-        }
+    def _file(self, name: str) -> Path:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        is_path = isinstance(self._path, Path)
+        place = _hash(str(os.path.realpath(self._path) if is_path else self._path))
+        folder = Path(cache) / "vlc_jax" / "tables" / f"{self._path.name[:100]}-{place}"
+        return folder / f"{_hash(name)}.npz"
 
-    def _file_name(self, name: str) -> str:
-        return hashlib.blake2b(f"{self._how} {name}".encode(), digest_size=8).hexdigest()
+    def _load(self, name: str, content: str) -> dict[str, np.ndarray] | None:
+        if not self._is_cached:
+            return None
+        try:
+            with self._file(name).open("rb") as file, np.load(file) as stored:
+                arrays = dict(stored)
+            return arrays if str(arrays.pop("of")) == f"{name} {content}" else None
+        except zips.DAMAGE:
+            return None
 
-    def _folders(self) -> Iterator[Path]:
-        if is_path := isinstance(self._path, Path):
-            yield self._path.parent / f".{self._path.name}.index"
-        # the user has no home
-        with contextlib.suppress(RuntimeError):
-            cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            path = str(os.path.realpath(self._path) if is_path else self._path).encode()
-            path_hash = hashlib.blake2b(path, digest_size=8).hexdigest()
-            yield Path(cache) / "vlc_jax" / "tables" / f"{self._path.name}-{path_hash}"
-
-    def _read_json(self, name: str) -> Mapping[str, Any]:
-        for folder in self._folders():
-            with contextlib.suppress(OSError, ValueError, RecursionError):
-                path = folder / name
-                if path.is_file() and path.stat().st_size < 10_000:
-                    document = json.loads(path.read_bytes())
-                    if isinstance(document, dict) and document.get("stamp") == self._stamp:
-                        return document
-        return {}
-
-    def _write(self, name: str, parts: list[bytes]) -> None:
-        """Writes a file atomically into the first writable folder."""
-        errors = []
-        for folder in self._folders():
+    def _save(self, name: str, content: str, **arrays: np.ndarray) -> None:
+        try:
+            file = self._file(name)
+            file.parent.mkdir(parents=True, exist_ok=True)
             # a unique name: two processes may write at once
-            partial = folder / f"{name}.{uuid.uuid4().hex}.writing"
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                _remove_leftovers(folder)
-                with partial.open("xb") as file:
-                    file.writelines(parts)
-                os.replace(partial, folder / name)
-                return
-            except OSError as error:
-                errors.append(str(error))
-                with contextlib.suppress(OSError):
-                    partial.unlink()
-        logging.getLogger(__name__).warning(
-            "%s is read whole at every start, since its index cannot be kept: %s",
-            self._path,
-            "; ".join(errors),
-        )
+            with any_path.drafts([file], f".{uuid.uuid4().hex}.writing") as (draft,):
+                with draft.open("xb") as opened:
+                    np.savez(opened, of=np.array(f"{name} {content}"), **arrays)
+                any_path.put(draft, file)
+        # RuntimeError: the user has no home
+        except (OSError, RuntimeError) as error:
+            logging.getLogger(__name__).warning(
+                "%s is read whole at every start, since its index cannot be kept: %s",
+                self._path,
+                error,
+            )
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def sha256(path: AnyPath, progress: Progress | None = None) -> str:
@@ -161,16 +124,3 @@ def _stamp(path: AnyPath) -> dict[str, Any]:
         return path.stamp()._asdict()
     status = path.stat()
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Removes unfinished files of killed processes."""
-    for path in folder.glob("*.writing"):
-        # another process may remove it, too
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _ABANDONED:
-                path.unlink()
-
-
-def _line(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document).encode() + b"\n"

@@ -1,9 +1,9 @@
 """Random-access tables on disk: JSONL, CSV and TSV files, JSON lists, COCO captions JSON, Parquet.
 
 Only the position of each row is in memory (16 bytes a row), so that a table of millions of rows is
-small and quick to pickle to a worker process; a row is parsed when it is read. An index beside the
-table caches the positions (`sources/table_index.py`). Of a table in UTF-16 they are positions in a
-temporary copy in UTF-8 (`text_file.open_utf8`).
+small and quick to pickle to a worker process; a row is parsed when it is read. An index caches the
+positions (`sources/table_index.py`). Of a table in UTF-16 they are positions in a temporary copy in
+UTF-8 (`text_file.open_utf8`).
 """
 
 import codecs
@@ -138,15 +138,10 @@ class Table:
     def _positions(self, find: Callable[[], np.ndarray]) -> np.ndarray:
         """First byte and end of each row, int64 (rows, 2), from the index or else from `find`."""
         assert self.index is not None
-        size = os.fstat(self._descriptor()).st_size
-        stored = self.index.read("rows", 2 * size)
-        if stored is not None and not len(stored) % 2:
-            # A foreign index must not make us read outside the file.
-            ends = np.concatenate([[0], stored, [size]])
-            if (np.diff(ends) >= 0).all():
-                return stored.reshape(-1, 2)
+        if (stored := self.index.read("rows")) is not None:
+            return stored["positions"]
         positions = find()
-        self.index.write("rows", positions)
+        self.index.write("rows", positions=positions)
         return positions
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ copied: a worker of a cluster reads the bytes of its records alone.
 import dataclasses
 import errno
 import fnmatch
-import io
 import json
 import os
 import tempfile
@@ -138,7 +137,13 @@ class StorePath:
     def open(self, mode: str = "rb") -> BinaryIO:
         """The object, to be read from any position."""
         assert mode == "rb"
-        return io.BufferedReader(_Reader(self, self.stamp().size), _BLOCK)
+        from fsspec.spec import AbstractBufferedFile
+
+        class Reader(AbstractBufferedFile):
+            def _fetch_range(_, start: int, stop: int) -> bytes:  # noqa: N805
+                return self.between(start, stop)
+
+        return Reader(None, str(self), block_size=_BLOCK, size=self.stamp().size)
 
     def read_bytes(self) -> bytes:
         with self._store() as (store, path):
@@ -241,36 +246,6 @@ def _file_system(address: str) -> tuple[Any, str]:
 def _stamp(facts: dict[str, Any]) -> Stamp:
     tag = next((f"{name} {facts[name]}" for name in _TAGS if facts.get(name)), "")
     return Stamp(int(facts["size"]), tag)
-
-
-class _Reader(io.RawIOBase):
-    """Reads an object by ranges."""
-
-    def __init__(self, path: StorePath, size: int) -> None:
-        self._path, self._size, self._position = path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        stop = min(self._position + len(buffer), self._size)
-        if stop <= self._position:
-            return 0
-        data = self._path.between(self._position, stop)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 AnyPath = Path | StorePath

@@ -14,21 +14,15 @@ _EVERY, _EVERY_IN_A_FILE = 0.2, 10.0  # seconds between two lines
 
 
 class Line:
-    """The line.   wait: seconds until it is first due.   seconds: between two lines in a log.
+    """The line.   wait: seconds until it is first due.
 
     is_terminal: whether it is overwritten; None: if stderr is a terminal.
     """
 
-    def __init__(
-        self,
-        wait: float | None = None,
-        seconds: float | None = None,
-        is_terminal: bool | None = None,
-    ) -> None:
+    def __init__(self, wait: float | None = None, is_terminal: bool | None = None) -> None:
         self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._is_shown = False
-        in_a_file = _EVERY_IN_A_FILE if seconds is None else seconds
-        self._every = _EVERY if self._is_terminal else in_a_file
+        self._every = _EVERY if self._is_terminal else _EVERY_IN_A_FILE
         self._next = time.monotonic() + (self._every if wait is None else wait)
 
     def is_due(self) -> bool:
@@ -50,14 +44,12 @@ class Line:
 
 
 @contextlib.contextmanager
-def bar(
-    title: str, total: int, done: int = 0, seconds: float | None = None
-) -> Iterator[Callable[[int], None]]:
+def bar(title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Progress with rate and time left: yields a function of the number done.
 
     done: number already done at the start, which does not count for the rate.
     """
-    line, first, start = Line(seconds=seconds), done, time.monotonic()
+    line, first, start = Line(), done, time.monotonic()
 
     def advance(done: int) -> None:
         if not line.is_due():

@@ -197,8 +197,9 @@ def test_names_and_pixels_agree_on_images_of_training(root, capsys):
 
     def found(*arguments):
         columns = ["--option", "image_column=filepath", "--option", "caption_column=title"]
-        train = ["--train", str(root / "negclip/valid_neg_clip.tsv"), "--train-images", str(root)]
-        assert leaks.main([*train, *arguments, *columns[: 4 * ("--pixels" in arguments)]]) == 1
+        columns += ["--train-images", str(root)]
+        train = ["--train", str(root / "negclip/valid_neg_clip.tsv")]
+        assert leaks.main([*train, *arguments, *columns[: 6 * ("--pixels" in arguments)]]) == 1
         pairs = re.findall(r"(\S+) is (\S+) of training", capsys.readouterr().out)
         assert all(image_identity(a) in (b, image_identity(b)) for a, b in pairs)
         return {image_identity(image) for image, _ in pairs}

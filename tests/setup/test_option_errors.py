@@ -95,7 +95,7 @@ def test_an_option_of_a_benchmark_adds_the_benchmark():
 @pytest.mark.parametrize(
     ("reader", "options", "message"),
     [
-        ("whatsup_a", {"label_fixes": "no"}, "'label_fixes' is True or False; got 'no'"),
+        ("eqben_full", {"light": "no"}, "'light' is True or False; got 'no'"),
         ("crepe_productivity", {"complexities": ["4"]}, "'complexities' is a list of integers"),
         ("valse", {"subsets": "plurals"}, r"""a list of texts; .*: write \["plurals"\], in"""),
         ("valse", {"subset": ["plurals"]}, "unknown option .* 'subset'; did you mean 'subsets'"),

@@ -374,7 +374,8 @@ def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
     """Neither a reader of seen pairs nor one of other held-out cases finds the caption."""
     seen, held = (READERS[f"scenes_{name}"](count=400).cases
                   for name in ("attribute_swap", "held_attribute_swap"))  # fmt: skip
-    features = blind.text_features([text for case in (*seen, *held) for text in case.captions])
+    texts = [text for case in (*seen, *held) for text in case.captions]
+    features = blind.Features(texts)(texts)
     weights = blind.fit(features, np.arange(0, 800, 2), np.full(400, 2))
     scores = features[800:] @ weights
     assert 0.43 < (scores[::2] > scores[1::2]).mean() < 0.57

@@ -230,7 +230,7 @@ def test_the_summary_of_a_part_does_not_grow_with_bad_records():
 
 def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
     assert check.main([str(photos / "nothing.jsonl")]) == 2
-    assert check.main(arguments(photos, "--caption-column", "captoin")) == 2
+    assert check.main(arguments(photos, "--option", "caption_column=captoin")) == 2
     assert "did you mean caption_column='caption'?" in capsys.readouterr().err
     assert check.main([str(photos)]) == 2
     assert "prepare writes one" in capsys.readouterr().err

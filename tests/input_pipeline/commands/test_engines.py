@@ -245,7 +245,9 @@ def in_a_store(folder, store, kind):
         (folder / "set").mkdir()
         columns = {"image": [], "caption": []}
         for number in range(12):
-            columns["image"].append({"bytes": miniature.picture(number), "path": "a.jpg"})
+            # the footer is read together with 64 kB before it
+            picture = miniature.picture(number) + random.Random(number).randbytes(20_000)
+            columns["image"].append({"bytes": picture, "path": "a.jpg"})
             columns["caption"].append(f"picture {number}")
         parquet.write_table(pyarrow.table(columns), folder / "set/a.parquet", row_group_size=5)
     for path in (folder / "set").iterdir():

@@ -80,21 +80,6 @@ def test_visual_genomes_images_are_also_known_as_cocos(folder, capsys):
     assert "VG_100K/7.jpg is coco/train2014/COCO_train2014_000000000003" in capsys.readouterr().out
 
 
-def test_the_same_bytes_under_another_name_are_found(folder, capsys):
-    (folder / "other").mkdir()
-    (folder / "other" / "a.jpg").write_bytes(miniature.picture(5))
-    (folder / "other" / "b.jpg").write_bytes(miniature.picture(16))
-    (folder / "other.jsonl").write_text(
-        '{"image": "a.jpg"}\n{"image": "b.jpg"}\n{"image": "c.jpg"}'
-    )
-    assert run("other.jsonl") == 0
-    capsys.readouterr()
-    assert run("other.jsonl", "--train-images", ".", "--eval-images", "other") == 1
-    said = capsys.readouterr().out
-    assert "a.jpg is coco/train2014/COCO_train2014_000000000005.jpg of training" in said
-    assert "1 images of evaluations were not found, only named" in said
-
-
 def test_files_of_training_are_known_by_links_copies_and_regions(tmp_path):
     files = {"a": "1", "b": "2", "copy": "2", "other": "3", "longer": "11"}
     a, b, copy, *others = (tmp_path / name for name in files)

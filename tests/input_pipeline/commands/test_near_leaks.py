@@ -143,6 +143,7 @@ def test_requests_that_cannot_be_compared_are_refused(folder, capsys):
     for words, said in (
         (["--train", "photos/t.jsonl", "--root", "x"], "--root belongs to --pixels"),
         (["--train", "photos/t.jsonl", "--distance", "0"], "--distance belongs to --pixels"),
+        (["--train", "photos/t.jsonl", "--eval-images", "x"], "--eval-images belongs to --pixels"),
         (["--pixels", "--train", "x", "--vg-image-data", "x"], "--vg-image-data is for names"),
         (["--train", "photos/t.jsonl"], "name annotations of evaluations in --eval"),
         (["--pixels", "--train", "prepared"], "no evaluation images"),

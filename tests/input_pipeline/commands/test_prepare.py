@@ -25,13 +25,11 @@ class Pictures:
     def __init__(self, count=10, bad=(), stop_at=None):
         self.fingerprint = f"pictures/{count}"
         self._count, self._bad, self._stop_at = count, bad, stop_at
-        self.asked = []
 
     def __len__(self):
         return self._count
 
     def __getitem__(self, index):
-        self.asked.append(index)
         if index == self._stop_at:
             raise KeyboardInterrupt
         pixels = np.random.default_rng(index).integers(0, 256, (20, 30, 3), dtype=np.uint8)
@@ -73,36 +71,17 @@ def test_images_are_shrunk_as_jpeg_and_never_enlarged(tmp_path):
     np.testing.assert_array_equal(image_ops.decode(same), photo)
 
 
-def files(folder):
-    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-
-
-def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    expected = shard_writer.write(Pictures(), whole, size=64, shard_size=4)
+def test_an_unfinished_folder_is_no_source(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        shard_writer.write(Pictures(stop_at=6), broken, size=64, shard_size=4)
-    first = "shard-00000-of-00003.array_record"
-    before = files(broken)[first]
+        shard_writer.write(Pictures(stop_at=6), tmp_path, size=64, shard_size=4)
     with pytest.raises(DataError, match="unfinished"):
-        ShardsSource(path=broken)
-    source = Pictures()
-    assert shard_writer.write(source, broken, size=64, shard_size=4) == expected
-    assert files(broken)[first] == before
-    assert sorted(source.asked) == [4, 5, 6, 7, 8, 9]
-    shard_writer.write(again := Pictures(), broken, size=64, shard_size=4)
-    assert again.asked == []  # it is finished
-    for name in files(whole):
-        assert (broken / name).read_bytes() == (whole / name).read_bytes()
-    assert set(files(broken)) == set(files(whole))
+        ShardsSource(path=tmp_path)
 
 
 def test_another_request_on_the_same_folder_is_refused(tmp_path):
     shard_writer.write(Pictures(), tmp_path, size=64)
     with pytest.raises(ValueError, match="begun with size 64, not 32"):
         shard_writer.write(Pictures(), tmp_path, size=32)
-    with pytest.raises(ValueError, match="source_fingerprint"):
-        shard_writer.write(Pictures(11), tmp_path, size=64)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("precious")
     with pytest.raises(ValueError, match=r"not empty \(it holds thesis\.tex\)"):

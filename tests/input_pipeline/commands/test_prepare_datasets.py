@@ -141,8 +141,7 @@ def test_an_image_of_many_records_is_counted_once(folder, monkeypatch):
 
 def test_corrupt_images_are_listed_by_id_and_too_many_end_with_3(folder, capsys):
     bad = [folder / f"coco/train2014/COCO_train2014_{number:012d}.jpg" for number in (1, 6)]
-    contents = [path.read_bytes() for path in bad]
-    bad[0].write_bytes(contents[0][:200])
+    bad[0].write_bytes(bad[0].read_bytes()[:200])
     bad[1].write_bytes(b"")
     assert prepare.main(example("coco", "--max-bad-share", "0.2")) == 0
     rows = [(row["id"], row["reason"]) for row in helpers.rows(folder / "out/skipped.jsonl")]
@@ -152,18 +151,10 @@ def test_corrupt_images_are_listed_by_id_and_too_many_end_with_3(folder, capsys)
     assert manifest()["count"] == 10
     assert "2 left out" in capsys.readouterr().out
 
-    words = [*example("coco", "--max-bad-share", "0.1", "--shard-size", "4")]
-    words[words.index("out")] = "second"
-    assert prepare.main(words) == 3
+    assert prepare.main([*example("coco", "--max-bad-share", "0.1"), "--out", "second"]) == 3
     assert re.search(
         r"2 of 12 records cannot be used.*last is 6: .*second/", capsys.readouterr().err
     )
-    assert manifest("second")["skipped"] == len(helpers.rows(folder / "second/skipped.jsonl")) == 2
-    for path, content in zip(bad, contents, strict=True):
-        path.write_bytes(content)  # mended, also that of a shard that was finished before
-    assert prepare.main(words) == 0
-    assert manifest("second")["count"] == 12
-    assert "refused" not in manifest("second")
 
 
 def run(words, folder):

@@ -10,7 +10,6 @@ from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.sources import table_index
 
 COLOURS, SHAPES = ("red", "blue", "green", "cyan"), ("circle", "square", "cross", "star")
 RELATIONS = ("left of", "right of", "above", "below")
@@ -154,8 +153,8 @@ def test_a_prepared_folder_holds_what_its_table_holds(tmp_path):
     assert ("red", "dog") in table
 
 
+@pytest.mark.usefixtures("table_cache")
 def test_a_second_opening_tags_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_index, "_SETTLED", 0)
     path = write(tmp_path / "train.jsonl", ["a red dog"])
     whole, tagged = bindings.find, []
     monkeypatch.setattr(bindings, "find", lambda of: tagged.append(of) or whole(of))

@@ -6,13 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from vlc_jax.input_pipeline.commands import balanced_table, parts
 from vlc_jax.input_pipeline.commands import hard_texts as command
-from vlc_jax.input_pipeline.hard_texts import balance, blind, from_table
+from vlc_jax.input_pipeline.hard_texts import balance, from_table
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
-from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
 COLOURS, THINGS = ("red", "green", "blue", "grey", "pink"), ("cup", "car", "dog", "hat", "box")
@@ -178,19 +176,13 @@ def test_a_killed_balance_writes_the_bytes_of_a_whole_one(in_blocks, tmp_path, m
     words = [*words, "--out", str(tmp_path / "out.jsonl")]
     computed = []
 
-    def count(kind):
-        compute = kind.__call__
+    compute = balanced_table.Block.__call__
 
-        def counting(each, numbers):
-            computed.append((kind.__name__, numbers.start))
-            return compute(each, numbers)
-
-        monkeypatch.setattr(kind, "__call__", counting)
+    def counting(block, numbers):
+        computed.append(numbers.start)
+        return compute(block, numbers)
 
     def killed(work, report, advance):
-        if work.count == 1:
-            report(work.write(0))
-            return
         pickle.loads(pickle.dumps(work)).write(2)
         (work.out / f"part-00001.a{parts.PARTIAL}").write_bytes(b"of a block that was killed")
         raise KeyboardInterrupt
@@ -200,8 +192,7 @@ def test_a_killed_balance_writes_the_bytes_of_a_whole_one(in_blocks, tmp_path, m
             report(pickle.loads(pickle.dumps(work)).write(number))
 
     small(monkeypatch)
-    count(balanced_table.Fit)
-    count(balanced_table.Block)
+    monkeypatch.setattr(balanced_table.Block, "__call__", counting)
     with monkeypatch.context() as patch:
         patch.setattr(parts, "in_this_process", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -210,42 +201,10 @@ def test_a_killed_balance_writes_the_bytes_of_a_whole_one(in_blocks, tmp_path, m
         monkeypatch.setattr(parts, "engine", lambda *_: workers)
         words += ["--runner", "DirectRunner", "--", "--flag=1"]
     assert command.main(words) == 0
-    assert sorted(computed) == [("Block", 0), ("Block", 350), ("Block", 700), ("Fit", 0)]
+    assert sorted(computed) == [0, 350, 700]
     for name in ("out.jsonl", "out.jsonl.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"out.jsonl", "out.jsonl.json"}
-
-
-class Evil:
-    def __reduce__(self):
-        return open, ("evil", "w")
-
-
-def test_a_filter_is_read_back_and_runs_no_code(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    features = blind.Features(["a red cat", "two cats"])
-    weights = sparse.random_array((features(["a"]).shape[1], 2), format="csc", rng=0)
-    made = balance.Filter(features, weights, [0.5, np.inf], keeps=True)
-    path = tmp_path / "part"
-
-    def read(content):
-        path.write_bytes(b"{}\n" + content)
-        return balanced_table._restored(path, str(content))
-
-    counts, kinds = read(balanced_table._saved({"n": 1}, {"k": balanced_table.Fitted(made, {})}))
-    again, pairs = kinds["k"].filter, [["a red cat", "a cat"], ["two", "a red cat"]]
-    assert counts == {"n": 1}
-    assert again.cuts == made.cuts
-    assert (again.weights != made.weights).nnz == 0
-    assert (again.features_of(pairs[0]) != features(pairs[0])).nnz == 0
-    beyond = made._replace(weights=weights.copy())
-    beyond.weights.indices[:] = 10**6
-    cut = made._replace(cuts=[])
-    wrong = [{"k": balanced_table.Fitted(each, {})} for each in (beyond, cut)]
-    for content in (pickle.dumps(Evil()), *(balanced_table._saved({}, each) for each in wrong)):
-        with pytest.raises(DataError, match="part is damaged"):
-            read(content)
-    assert not (tmp_path / "evil").exists()
 
 
 def test_flags_without_a_runner_are_refused(balanced, capsys):

@@ -14,7 +14,7 @@ from vlc_jax.configs import records as config_of_records
 from vlc_jax.configs.common import pretrained
 from vlc_jax.input_pipeline.images import image_ops, parquet_file
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import make_source, row_keys, table_index, tables
+from vlc_jax.input_pipeline.sources import make_source, row_keys, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 ROWS, GROUP = 24, 5
@@ -136,10 +136,8 @@ def test_a_file_that_is_cut_is_named(tmp_path, cut):
         records(path)
 
 
+@pytest.mark.usefixtures("table_cache")
 def test_keys_of_a_folder_are_read_again_once_a_file_has_changed(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_index, "_SMALL", 0)
-    monkeypatch.setattr(table_index, "_SETTLED", 0)
-
     def keys():
         parquet_file._open.cache_clear(), parquet_file._ends.cache_clear()
         table = tables.open_table(tmp_path / "set")
@@ -147,10 +145,9 @@ def test_keys_of_a_folder_are_read_again_once_a_file_has_changed(tmp_path, monke
 
     write(tmp_path / "set/a.parquet")
     first = keys()
-    monkeypatch.setattr(row_keys, "_compute", lambda *_: pytest.fail("read again"))
-    assert (keys() == first).all()
-    monkeypatch.undo()
-    monkeypatch.setattr(table_index, "_SMALL", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(row_keys, "_compute", lambda *_: pytest.fail("read again"))
+        assert (keys() == first).all()
     write(tmp_path / "set/a.parquet", start=1)
     assert (keys() != first).all()
 

@@ -4,13 +4,12 @@ import hashlib
 import json
 import pickle
 
-import numpy as np
 import pytest
 
 from tests.support.numbered import Numbered
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.record import DataError, ShardError
-from vlc_jax.input_pipeline.sources import shards, table_index
+from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.sources.shard_table import ShardTable
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
@@ -33,13 +32,10 @@ def entry(number, **changes):
 def test_entries_come_back_and_take_300_bytes_each(tmp_path):
     entries = [entry(number) for number in range(1_000)]
     table = ShardTable.of(tmp_path, entries)
-    again, document = ShardTable.unpack(table.pack({"count": 7}))
-    assert document == {"count": 7}
-    assert again.content == table.content
-    for each in (table, again, pickle.loads(pickle.dumps(table))):
+    for each in (table, pickle.loads(pickle.dumps(table))):
         assert list(each) == entries
     assert len(pickle.dumps(table)) < 300_000
-    assert [*ShardTable.unpack(ShardTable.of(tmp_path, []).pack({}))[0]] == []
+    assert [*ShardTable.of(tmp_path, [])] == []
 
 
 def test_a_record_is_found_in_its_shard(tmp_path):
@@ -81,13 +77,7 @@ def test_opening_reads_no_shard_and_a_wrong_one_ends_the_run(folder, monkeypatch
             source[index]
 
 
-@pytest.fixture
-def _indexed(monkeypatch):
-    monkeypatch.setattr(table_index, "_SMALL", 0)
-    monkeypatch.setattr(table_index, "_SETTLED", 0)
-
-
-@pytest.mark.usefixtures("_indexed")
+@pytest.mark.usefixtures("table_cache")
 def test_a_manifest_is_parsed_once_and_again_after_a_change(folder, monkeypatch):
     before = ShardsSource(path=folder)
     with monkeypatch.context() as patch:
@@ -102,15 +92,3 @@ def test_a_manifest_is_parsed_once_and_again_after_a_change(folder, monkeypatch)
     del manifest["shards"][-1]
     path.write_text(json.dumps(manifest | {"count": 28}))
     assert len(ShardsSource(path=folder)) == 28
-
-
-@pytest.mark.usefixtures("_indexed")
-def test_a_damaged_index_is_not_believed(folder):
-    expected = ShardsSource(path=folder).fingerprint
-    for path in (folder / f".{shards.MANIFEST}.index").iterdir():
-        content = bytearray(path.read_bytes())
-        content[-9] ^= 1
-        path.write_bytes(content)
-    source = ShardsSource(path=folder)
-    assert source.fingerprint == expected
-    np.testing.assert_array_equal(source.manifest["shards"].counts, [4] * 7 + [2])

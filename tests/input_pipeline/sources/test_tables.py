@@ -21,7 +21,7 @@ from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.commands import check
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import make_source, table_index, tables
+from vlc_jax.input_pipeline.sources import make_source, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 MARK = "\ufeff"
@@ -264,9 +264,8 @@ def text_of(kind):
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
-def test_a_table_has_the_same_records_in_every_encoding(tmp_path, monkeypatch, kind, encoding):
-    monkeypatch.setattr(table_index, "_SMALL", 0)
-    monkeypatch.setattr(table_index, "_SETTLED", 0)
+@pytest.mark.usefixtures("table_cache")
+def test_a_table_has_the_same_records_in_every_encoding(tmp_path, kind, encoding):
     helpers.write_photos(tmp_path, 4)
     plain, path = tmp_path / f"plain.{kind}", tmp_path / f"a.{kind}"
     plain.write_bytes(text_of(kind).encode())
