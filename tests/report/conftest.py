@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from tests.support import helpers
 from vlc_jax import evaluators
 from vlc_jax.evaluators import PROTOCOLS, stats
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF
@@ -34,11 +35,6 @@ CHANCE = {  # metric or protocol -> chance; others 1/2
 def write_json(path: Path, value) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value))
-
-
-def write_lines(path: Path, rows) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def config() -> dict:
@@ -162,7 +158,7 @@ def write_examples(folder: Path, protocol: str, step: int) -> None:
             rows.append(row | {"scores": scores.tolist()} | said)
         for k in range(2 if protocol == "pairs" else 1):
             draw(n, shift=6 * k).save(folder / "images" / f"{case.replace('/', '_')}_{k}.png")
-    write_lines(folder / f"{step}.scores.jsonl", rows)
+    helpers.write_rows(folder / f"{step}.scores.jsonl", rows)
 
 
 def events() -> list[dict]:
@@ -189,8 +185,8 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
     if is_small:
         kept = ("step", "train/loss", "train/loss_over_log_batch")
         rows = [{name: row[name] for name in kept} for row in rows]
-    write_lines(path / "metrics.jsonl", rows)
-    write_lines(path / "events.jsonl", events()[: 6 if outcome == "done" else 5])
+    helpers.write_rows(path / "metrics.jsonl", rows)
+    helpers.write_rows(path / "events.jsonl", events()[: 6 if outcome == "done" else 5])
     if outcome == "running":
         with (path / "metrics.jsonl").open("a") as file:
             file.write('{"step": 280, "train/lo')

@@ -16,7 +16,8 @@ import rich.console
 from scipy import stats
 
 import vlc_jax
-from tests.report.conftest import write_json, write_lines
+from tests.report.conftest import write_json
+from tests.support import helpers
 from vlc_jax import errors, evaluators
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import (
@@ -39,7 +40,7 @@ def write_run(path, share, seed=0, count=200, benchmarks=("sugarcrepe",), traine
     config = {"seed": seed, "steps": 9, "init_from": f"runs/base_{seed}"} | config
     write_json(path / "config.json", config)
     if trained:
-        write_lines(path / "metrics.jsonl", [{"step": 9}])
+        helpers.write_rows(path / "metrics.jsonl", [{"step": 9}])
     right = [k >= round(count * (1 - share)) for k in range(count)]
     metrics = {
         f"accuracy/subset={subset}": evaluators.stats.proportion(np.array(right), 0.5)._asdict()
@@ -58,7 +59,7 @@ def write_run(path, share, seed=0, count=200, benchmarks=("sugarcrepe",), traine
             "metrics": {"accuracy": next(iter(metrics.values()))} | metrics,
         }  # fmt: skip
         write_json(path / "evals" / name / "9.json", found)
-        write_lines(path / "evals" / name / "9.scores.jsonl", rows)
+        helpers.write_rows(path / "evals" / name / "9.scores.jsonl", rows)
     return path
 
 
@@ -89,7 +90,7 @@ def test_seeds_are_one_row_with_the_interval_of_t(seeds, tmp_path, capsys):
     # against seeds, a model has a test if it was not trained
     alone = write_run(tmp_path / "alone", 0.3)
     assert "**73.0**" in text_of(capsys, *seeds, alone, "--format", "markdown").out
-    write_lines(alone / "metrics.jsonl", [{"step": 9}])
+    helpers.write_rows(alone / "metrics.jsonl", [{"step": 9}])
     assert "**" not in text_of(capsys, *seeds, alone, "--format", "markdown").out
     half = stats.sem([70, 73, 76]) * stats.t.ppf(0.975, 2)
     assert half == pytest.approx(7.45, abs=0.01)

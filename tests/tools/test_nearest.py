@@ -1,6 +1,5 @@
 """vlc-jax nearest: the neighbours equal those of a full matrix, and training reads its table."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,10 +31,10 @@ def folder(tmp_path):
     rows = np.random.default_rng(0).standard_normal((COUNT, WIDTH)).astype(np.float32)
     rows[COPY[1]], rows[BAD] = 2 * rows[COPY[0]], np.nan
     np.save(tmp_path / "x.npy", rows)
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(name) + "\n" for name in names))
+    helpers.write_rows(tmp_path / "x.jsonl", names)
     table = [{"image": name, "caption": f"picture {i}"} for i, name in enumerate(names)]
     table.append({"image": names[0], "caption": "picture 0 again"})
-    (tmp_path / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table))
+    helpers.write_rows(tmp_path / "table.jsonl", table)
     return SimpleNamespace(path=tmp_path, names=names, rows=rows)
 
 
