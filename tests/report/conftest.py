@@ -1,10 +1,12 @@
 """A workdir as a run would leave it: the quickstart on the scenes, made up from formulas."""
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rich.console
 from PIL import Image, ImageDraw
 
 from tests.support import helpers
@@ -133,6 +135,28 @@ def result(name: str, step: int) -> dict:
         "metrics": found,
         "seconds": 0.4,
     }
+
+
+def metric(value=0.6, low=0.55, high=0.65, chance=0.5, **more) -> dict:
+    """A metric of a result that is made up."""
+    fields = {"value": value, "low": low, "high": high, "chance": chance}
+    return fields | {"count": 400, "ties": 0.01} | more
+
+
+def made_up(name="b", protocol="choice", step=5, metrics=None, **more) -> dict:
+    """A result of these metrics."""
+    return {
+        "benchmark": name, "protocol": protocol, "step": step, "version": "1", "options": {},
+        "metrics": {"accuracy": metric()} if metrics is None else metrics,
+        "display": evaluators.display(protocol),
+    } | more  # fmt: skip
+
+
+def printed(part, width: int) -> str:
+    """A table of rich on a terminal of this width."""
+    console = rich.console.Console(file=io.StringIO(), width=width)
+    console.print(part)
+    return console.file.getvalue()
 
 
 def write_examples(folder: Path, protocol: str, step: int) -> None:

@@ -12,11 +12,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import rich.console
 from scipy import stats
 
 import vlc_jax
-from tests.report.conftest import write_json
+from tests.report.conftest import printed, write_json
 from tests.support import helpers
 from vlc_jax import errors, evaluators
 from vlc_jax.report import __main__ as command
@@ -244,9 +243,8 @@ def test_every_form_has_the_same_mark_for_the_same_thing(tmp_path, low, high, bl
     marks = {*"".join(mark.sign for mark in table.MARKS.values())}
     for each in tables:
         each = each._replace(caption="") if each.style != "paper" else each
-        console = rich.console.Console(file=io.StringIO(), width=300)
-        console.print(to_terminal.to_rich(each))
-        for text in (to_html.render([each]), to_markdown.table(each), console.file.getvalue()):
+        terminal = printed(to_terminal.to_rich(each), 300)
+        for text in (to_html.render([each]), to_markdown.table(each), terminal):
             assert marks & {*text} == {*sign}
         in_latex = {mark for mark in marks if to_latex.SIGNS[mark] in to_latex.render([each])}
         assert in_latex == {*sign}
