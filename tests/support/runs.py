@@ -36,7 +36,7 @@ def steps_logged(workdir: Path) -> int:
 
 def wait_for(condition: Callable[[], object], *jobs: forks.Job) -> None:
     """Returns when the condition holds, which it must before a job ends."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not condition():
         for job in jobs:
             assert job.poll() is None, f"ended with {job.returncode}: {job.stderr.read()}"
