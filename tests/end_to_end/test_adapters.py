@@ -4,11 +4,10 @@ import json
 import shutil
 
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from tests.support import helpers
-from vlc_jax import weights
+from tests.support.runs import losses, saved_params
 
 pytestmark = pytest.mark.slow
 
@@ -18,11 +17,6 @@ LORA = (
     "--config.lora.full=logit_scale",
     "--config.optimizer.learning_rate=0.01",
 )
-
-
-def params(workdir, step):
-    state = ocp.StandardCheckpointer().restore(workdir / "checkpoints" / str(step) / "state")
-    return weights.flatten(state["params"])
 
 
 def retrieval(workdir, step):
@@ -41,7 +35,7 @@ def adapted(trained, tmp_path_factory):
 
 def test_only_the_adapter_is_trained_and_saved(trained, adapted):
     workdir, _ = adapted
-    saved = params(workdir, 6)
+    saved = saved_params(workdir, 6)
     assert saved.keys() - {"logit_scale"} == {p for p in saved if p.startswith("lora/")}
     assert {p.rpartition("/")[2] for p in saved} == {"a", "b", "magnitude", "logit_scale"}
     assert all(np.abs(x).max() > 0 for path, x in saved.items() if path.endswith("/b"))
@@ -58,11 +52,7 @@ def test_eight_devices_train_the_adapter_that_one_trains(adapted, tmp_path):
     workdir, flags = adapted
     sharded = (*flags, "--config.mesh.fsdp=2", "--config.steps=3")
     helpers.run(helpers.TINY, tmp_path / "run", *sharded, devices=8, code=0)
-    one, eight = (
-        [row["train/loss"] for row in helpers.rows(w / "metrics.jsonl")[:3]]
-        for w in (workdir, tmp_path / "run")
-    )
-    np.testing.assert_allclose(eight, one, rtol=1e-5)
+    np.testing.assert_allclose(losses(tmp_path / "run"), losses(workdir)[:3], rtol=1e-5)
 
 
 def test_evaluation_merges_the_adapter(adapted):
@@ -91,7 +81,7 @@ def test_a_run_starts_from_all_parameters_of_a_workdir(trained, tmp_path):
     workdir = tmp_path / "run"
     flags = (f"--config.init_from={trained}", "--config.optimizer.learning_rate=0.0")
     helpers.run(helpers.TINY + ":steps=3", workdir, *flags, code=0)
-    before, after = params(trained, 6), params(workdir, 3)
+    before, after = saved_params(trained, 6), saved_params(workdir, 3)
     assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
 
 

@@ -3,19 +3,15 @@
 import signal
 import socket
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from tests.support import forks, helpers
 from tests.support.marks import slow_but
+from tests.support.runs import event_names, losses, wait_for
 
 STEPS = "tests/support/tiny.py:steps=6"
-
-
-def losses(workdir):
-    return [row["train/loss"] for row in helpers.rows(workdir / "metrics.jsonl")]
 
 
 def assert_same_losses(workdir, reference):
@@ -90,10 +86,7 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
 def test_a_signal_to_one_process_while_compiling_stops_both(tmp_path, trained):
     workdir = tmp_path / "run"
     jobs = start_processes(2, 1, workdir)
-    events = workdir / "events.jsonl"
-    while not (events.exists() and '"start"' in events.read_text()):
-        assert [job.poll() for job in jobs] == [None, None]
-        time.sleep(0.05)
+    wait_for(lambda: "start" in event_names(workdir), *jobs)
     jobs[1].send_signal(signal.SIGTERM)
     errors = [job.communicate(timeout=300)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [75, 75], errors
@@ -107,8 +100,7 @@ def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, trained):
     workdir = tmp_path / "run"
     flags = ("--config.checkpoint.every=2",)
     with helpers.start(STEPS, workdir, *flags, devices=8) as job:
-        while job.poll() is None and not (workdir / "checkpoints" / "2").exists():
-            time.sleep(0.01)
+        wait_for(lambda: [*workdir.glob("checkpoints/[2-9]")], job)
         job.kill()
     helpers.run(STEPS, workdir, *flags, "--config.mesh.fsdp=2", devices=2, code=0)
     assert_same_losses(workdir, trained)

@@ -185,21 +185,11 @@ def test_a_table_beside_the_embeddings_is_not_overwritten(model, photos, suffix)
     assert not (photos / "rows.npy.parts").exists()
 
 
-def test_shards_are_parts_of_the_whole(model, photos, tmp_path):
-    whole = tmp_path / "whole.npy"
+def test_images_of_a_table_have_a_row_each_and_texts_one_per_line(model, photos, tmp_path):
     names = [f"photo_{i}.jpg" for i in (1, 0, 1, 2)]
     table = helpers.write_jsonl(photos, names)
-    words = ("--model", model, "--images", table, "--batch_size", "2")
-    run(*words, "--out", whole)
-    assert lines(whole.with_suffix(".jsonl")) == [names[i] for i in (0, 1, 3)]
-    for shard in (0, 1):
-        run(*words, "--out", tmp_path / "x.npy", "--shard", f"{shard}/2")
-    parts = [tmp_path / f"x-0000{shard}-of-00002.npy" for shard in (0, 1)]
-    np.testing.assert_allclose(
-        np.concatenate([np.load(part) for part in parts]), np.load(whole), atol=1e-6
-    )
-    found = [name for part in parts for name in lines(part.with_suffix(".jsonl"))]
-    assert found == lines(whole.with_suffix(".jsonl"))
+    run("--model", model, "--images", table, "--batch_size", "2", "--out", tmp_path / "x.npy")
+    assert lines(tmp_path / "x.jsonl") == [names[i] for i in (0, 1, 3)]
     run("--model", model, "--texts", table, "--out", tmp_path / "t.npy", "--batch_size", "3")
     texts = lines(tmp_path / "t.jsonl")
     assert texts == [f"picture number {i}" for i in range(4)]
@@ -212,8 +202,6 @@ def test_wrong_requests_are_refused_in_one_line(model, photos, tmp_path, capsys,
     out, empty = ("--out", tmp_path / "x.npy"), tmp_path / "empty"
     empty.mkdir()
     for words, code, message in (
-        (("--images", photos, *out, "--shard", "4/4"), 2, "--shard is I/N with I from 0 to N - 1"),
-        (("--images", photos, *out, "--shard", "0/12"), 2, "there are only 11 items"),
         (("--images", photos, "--out", tmp_path / "x.h5"), 2, "--out is a file X.npy"),
         (("--images", tmp_path / "none", *out), 2, "none"),
         (("--images", photos / "notes.txt", *out), 2, "notes.txt"),

@@ -41,7 +41,7 @@ def photos(tmp_path):
         | {"negatives": [f"picture {i} one"], "near": [f"p{(i + 1) % 8}"] if i else []}
         for i, name in enumerate(names)
     ]
-    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    helpers.write_rows(tmp_path / "captions.jsonl", rows)
     return tmp_path
 
 

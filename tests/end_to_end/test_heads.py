@@ -3,10 +3,10 @@
 import json
 import shutil
 
-import orbax.checkpoint as ocp
 import pytest
 
 from tests.support import helpers
+from tests.support.runs import losses, saved_state
 from vlc_jax import errors
 from vlc_jax.tools import export
 
@@ -46,10 +46,6 @@ def live(clip, tmp_path_factory):
     return workdir
 
 
-def losses(workdir):
-    return [row["train/loss"] for row in helpers.rows(workdir / "metrics.jsonl")]
-
-
 @pytest.mark.parametrize("head", ["pacl", "sparc"])
 def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_path, head):
     small = (flag for flag in SMALL if "sub_batches" not in flag)
@@ -66,7 +62,7 @@ def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_p
 
 
 def test_only_the_head_is_saved_and_its_steps_are_counted(live):
-    state = ocp.StandardCheckpointer().restore(live / "checkpoints/4/state")
+    state = saved_state(live, 4)
     assert set(state["params"]) == {"head"}
     assert set(state["batch_stats"]["head"]) == {"mean", "square", "steps"}
     assert state["batch_stats"]["head"]["steps"] == 4

@@ -70,7 +70,7 @@ def write_data(folder):
         web.append({"id": name, "image": name, "conversations": talk})
         talk = [*talk, *miniature.talk("And what else?", texts[1])]
         mixed.append({"id": number, "image": f"train2014/{name}", "conversations": talk})
-    (coco / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    helpers.write_rows(coco / "pairs.jsonl", pairs)
     (coco / "web.json").write_text(json.dumps(web))
     (coco / "mixed.json").write_text(json.dumps(mixed))
     files = {

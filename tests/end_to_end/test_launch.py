@@ -2,12 +2,12 @@
 
 import signal
 import subprocess
-import time
 
 import psutil
 import pytest
 
 from tests.support import forks, helpers
+from tests.support.runs import event_names, steps_logged, wait_for
 from vlc_jax.errors import ExitCode
 
 pytestmark = pytest.mark.slow
@@ -53,20 +53,14 @@ def test_a_refused_config_is_said_and_its_code_returned(tmp_path):
 def start(workdir):
     """Two processes of a run that has begun."""
     job = launch(2, 1, *helpers.words(helpers.TINY + ":steps=1000", workdir)[2:])
-    events = workdir / "events.jsonl"
-    while not (events.exists() and '"start"' in events.read_text()):
-        assert job.poll() is None, job.stderr.read()
-        time.sleep(0.05)
+    wait_for(lambda: "start" in event_names(workdir), job)
     return job, psutil.Process(job.pid).children()
 
 
 def test_a_signal_reaches_all_processes_once_and_they_save(tmp_path):
     job, processes = start(tmp_path / "run")
     assert len(processes) == 2
-    metrics = tmp_path / "run/metrics.jsonl"
-    while not (metrics.exists() and metrics.read_text()):  # until a step is there to be saved
-        assert job.poll() is None, job.stderr.read()
-        time.sleep(0.05)
+    wait_for(lambda: steps_logged(tmp_path / "run"), job)  # until one is there to be saved
     job.send_signal(signal.SIGTERM)
     stderr = job.communicate(timeout=120)[1]
     assert job.returncode == 75, stderr

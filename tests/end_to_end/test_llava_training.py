@@ -6,12 +6,12 @@ import shutil
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import load_file
 
 import vlc_jax
 from tests.support import helpers, miniature, tiny_llava_stages
+from tests.support.runs import saved_params
 from tests.support.small_models import normal, write_hugging_face, write_tokenizer
 from vlc_jax import models, weights
 from vlc_jax.devices import sharding
@@ -62,11 +62,6 @@ def run(root, workdir, arguments, *flags):
     return helpers.rows(workdir / "metrics.jsonl")
 
 
-def saved(workdir, step):
-    state = ocp.StandardCheckpointer().restore(workdir / "checkpoints" / str(step) / "state")
-    return weights.flatten(state["params"])
-
-
 @pytest.fixture(scope="module")
 def first(root, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("first") / "run"
@@ -84,7 +79,7 @@ def test_the_first_stage_trains_the_projector_alone(first):
     workdir, rows = first
     kernels = {f"head/projector/{layer}/{part}" for layer in ("first", "second")
                for part in ("kernel", "bias")}  # fmt: skip
-    assert saved(workdir, 2).keys() == kernels
+    assert saved_params(workdir, 2).keys() == kernels
     assert all(np.isfinite(row["train/loss"]) for row in rows)
 
 
@@ -141,7 +136,7 @@ def test_frozen_parameters_go_to_the_devices_one_by_one(root, monkeypatch):
 
 def test_the_second_stage_trains_adapters_and_the_projector(first, second):
     workdir, _, rows = second
-    before, after = saved(first[0], 2), saved(workdir, 4)
+    before, after = saved_params(first[0], 2), saved_params(workdir, 4)
     matrices = ("query", "key", "value", "out", "gate", "up", "down")
     adapters = {f"lora/head/lm/blocks/{m}/kernel/{part}" for m in matrices for part in "ab"}
     assert after.keys() == adapters | before.keys()
@@ -176,7 +171,7 @@ def test_a_resumed_second_stage_ends_as_an_unbroken_one(root, second, tmp_path):
     shutil.copytree(workdir, again)
     shutil.rmtree(again / "checkpoints/4")  # as if it had died after step 3
     found = run(root, again, arguments)
-    before, after = saved(workdir, 4), saved(again, 4)
+    before, after = saved_params(workdir, 4), saved_params(again, 4)
     assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
     assert found[-1]["train/loss"] == rows[-1]["train/loss"]
 

@@ -105,8 +105,7 @@ def write_texts(coco):
     sides = [text.split(" and ") for text in captions]
     swapped = [" and ".join(reversed(two)) if len(two) == 2 else "None" for two in sides]
     for name, texts in (("replace", [f"one {text}" for text in captions]), ("swap", swapped)):
-        lines = [json.dumps(text) + "\n" for text in texts]
-        (coco / f"{name}_hp.jsonl").write_text("".join(lines))
+        helpers.write_rows(coco / f"{name}_hp.jsonl", texts)
     dense, triplets, units, talks = [], [], [], []
     for number, image in enumerate(document["images"]):
         name, (first, *others) = image["file_name"], captions[5 * number : 5 * number + 5]
@@ -118,7 +117,7 @@ def write_texts(coco):
         turns = miniature.talk("<image>", first)
         talks.append({"id": str(number), "image": name, "conversations": turns})
     for name, rows in (("dense", dense), ("triplets", triplets), ("units", units)):
-        (coco / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        helpers.write_rows(coco / f"{name}.jsonl", rows)
     (coco / "llava.json").write_text(json.dumps(talks))
 
 

@@ -69,7 +69,7 @@ def test_a_recipe_finetunes_on_pictures_of_any_shape(folder, monkeypatch):
         pixels = rng.integers(0, 256, (*SHAPES[number % 4], 3), dtype=np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
         rows.append({"image": f"{number}.png", "caption": "a red cat" + number * " a"})
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    helpers.write_rows(table, rows)
     losses = []
     for path in (folder, file):
         given = f"family=siglip2,variant={variant},size=64,image_tower=unlocked,batch=8"

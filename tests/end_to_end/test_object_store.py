@@ -1,7 +1,6 @@
 """Runs whose workdir, weights and data lie in an object store equal those on a disk."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -9,20 +8,13 @@ import pytest
 import vlc_jax
 from tests.end_to_end.test_devices import assert_same_losses, finish, start_processes
 from tests.support import helpers
+from tests.support.runs import event_names, flip_a_byte, losses, wait_for
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.commands import prepare
 from vlc_jax.input_pipeline.stores import any_path, fetch
 from vlc_jax.run.workdir import Workdir
 
 STEPS = helpers.TINY + ":steps=6"
-
-
-def rows(address, name):
-    return helpers.rows(fetch.refresh(address) / name)
-
-
-def losses(found):
-    return [row["train/loss"] for row in found]
 
 
 def upload(path, address):
@@ -47,12 +39,12 @@ def test_a_run_killed_in_every_moment_of_a_save_ends_alike(store, trained):
         assert killed.returncode == -9, killed.stderr
     done = run(STEPS, store, *flags)
     assert f"{store}/report.html" in done.stdout
-    assert losses(rows(store, "metrics.jsonl")) == losses(helpers.rows(trained / "metrics.jsonl"))
+    assert losses(fetch.refresh(store)) == losses(trained)
     there = any_path.of(store).files()
     steps = {name.split("/")[1] for name in there if name.startswith("checkpoints/")}
     assert steps == {"6"}
     assert {"DONE", "config.json", "env.json", "report.html"} <= there.keys()
-    events = [row["event"] for row in rows(store, "events.jsonl")]
+    events = event_names(fetch.refresh(store))
     assert events[0] == "start"
     assert events.count("resume") >= 2
     assert events[-1] == "done"
@@ -75,9 +67,7 @@ def damage(there):
     steps = sorted(int(name.split("/")[1]) for name in names if name.endswith("/manifest.json"))
     state = [name for name in names if name.startswith(f"checkpoints/{steps[-1]}/state/")]
     largest = max(state, key=lambda name: names[name].size)
-    content = bytearray((there / largest).read_bytes())
-    content[len(content) // 2] ^= 1
-    (there / largest).write_bytes(bytes(content))
+    flip_a_byte(there / largest)
     return steps[-1], steps[-2]
 
 
@@ -90,9 +80,7 @@ def test_a_run_of_two_processes_in_a_store_goes_on_as_four(store, trained, tmp_p
     flags, ours = (*data, "--lost_seconds=20"), f"{store}/run"
     jobs = start_processes(2, 1, ours, *flags, "--config.checkpoint.every=1")
     there = any_path.of(ours)
-    while not (there / "checkpoints/2/manifest.json").exists():
-        assert [job.poll() for job in jobs] == [None, None], jobs[0].communicate()
-        time.sleep(0.1)
+    wait_for((there / "checkpoints/2/manifest.json").exists, *jobs)
     child = json.loads((there / "processes/001.json").read_bytes())["pid"]
     helpers.kill(child)
     errors = [job.communicate(timeout=120)[1] for job in jobs]
@@ -128,7 +116,7 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
         f"--config.init_from={trained}",
         *(data[0], f"--config.input.source_options.path={shards}", data[-1]),
     )
-    assert losses(rows(ours, "metrics.jsonl")) == losses(helpers.rows(local / "metrics.jsonl"))
+    assert losses(fetch.refresh(ours)) == losses(local)
     texts = ["a red square", "a blue circle"]
     np.testing.assert_array_equal(
         vlc_jax.load(ours).embed_texts(texts), vlc_jax.load(local).embed_texts(texts)

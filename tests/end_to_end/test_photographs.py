@@ -179,7 +179,7 @@ def test_photographs_are_checked_prepared_and_found_again(tmp_path, capsys):
         copy.save(tmp_path / f"{number}.jpg", quality=60)
         copies.append({"image": f"{number}.jpg", "caption": row["image"]})
     for name, lines in (("some", rows), ("copies", copies)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+        helpers.write_rows(tmp_path / f"{name}.jsonl", lines)
     options = f"--option path={tmp_path}/some.jsonl --option image_folder={FLICKR} --split all"
     out = ["--size", "96", "--out", str(tmp_path / "out")]
     assert prepare.main(["--source", "records", *options.split(), *out]) == 0

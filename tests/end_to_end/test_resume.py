@@ -9,12 +9,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import psutil
 import pytest
 
 from tests.support import forks, helpers
 from tests.support.marks import slow_but
+from tests.support.runs import event_names, flip_a_byte, losses, saved_state, steps_logged, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -25,21 +25,12 @@ def unbroken(tmp_path_factory):
     return workdir
 
 
-def saved_state(workdir: Path, step: int = 12) -> dict:
-    path = workdir / "checkpoints" / str(step) / "state"
-    return ocp.StandardCheckpointer().restore(path)
-
-
 def assert_same_end(workdir: Path, unbroken: Path) -> None:
     """Rule R of every fault: same parameters and moments bit for bit, each step logged once."""
-    same = jax.tree.map(np.array_equal, saved_state(workdir), saved_state(unbroken))
+    same = jax.tree.map(np.array_equal, *(saved_state(w, 12) for w in (workdir, unbroken)))
     assert all(jax.tree.leaves(same))
     assert [row["step"] for row in helpers.rows(workdir / "metrics.jsonl")] == list(range(1, 13))
-    losses = [
-        [row["train/loss"] for row in helpers.rows(w / "metrics.jsonl")]
-        for w in (workdir, unbroken)
-    ]
-    assert losses[0] == losses[1]
+    assert losses(workdir) == losses(unbroken)
     for name in ("scenes_retrieval", "scenes_attribute_swap"):
         for step in (6, 12):
             a, b = (
@@ -51,30 +42,12 @@ def assert_same_end(workdir: Path, unbroken: Path) -> None:
     assert not (workdir / "FAILED").exists()
 
 
-def wait_for(condition, job: forks.Job, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert job.poll() is None, f"ended with {job.returncode}: {job.stderr.read()}"
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.005)
-
-
 def wait_until_idle(job: forks.Job) -> None:
     """Until it computes no more; a loader that waits is polled a few times per second."""
     process, last = psutil.Process(job.pid), -1.0
     while (used := sum(process.cpu_times()[:2])) > last + 0.1:
         last = used
         time.sleep(2)
-
-
-def event_names(workdir: Path) -> list[str]:
-    path = workdir / "events.jsonl"
-    return [row["event"] for row in helpers.rows(path)] if path.exists() else []
-
-
-def steps_logged(workdir: Path) -> int:
-    path = workdir / "metrics.jsonl"
-    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def test_a_run_leaves_everything_a_user_looks_for(unbroken):
@@ -89,11 +62,11 @@ def test_a_run_leaves_everything_a_user_looks_for(unbroken):
 
 
 def test_running_a_finished_run_again_changes_nothing(unbroken):
-    before = saved_state(unbroken)
+    before = saved_state(unbroken, 12)
     done = helpers.run(helpers.TINY, unbroken, code=0)
     assert "scenes_attribute_swap" in done.stdout
     assert "report.html" in done.stdout
-    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken, 12))))
 
 
 def test_eval_mode_makes_what_is_missing_in_a_workdir(unbroken):
@@ -183,9 +156,7 @@ def test_a_flipped_byte_falls_back_to_the_checkpoint_before(tmp_path, unbroken):
         job.kill()
     newest = max((workdir / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
     file = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(bytes(data))
+    flip_a_byte(file)
     done = helpers.run(helpers.TINY, workdir, code=0)
     assert "corrupt_checkpoint" in event_names(workdir)
     assert "does not match its sha256" in done.stderr + (workdir / "logs/host_000.log").read_text()

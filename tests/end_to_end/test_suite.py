@@ -1,11 +1,10 @@
 """All published sets in miniature: evaluated, killed in the middle, gone on with, reported."""
 
 import json
-import time
 
 import pytest
 
-from tests.support import helpers, sets
+from tests.support import helpers, runs, sets
 from vlc_jax.configs.eval import all as suite
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 
@@ -35,9 +34,7 @@ def test_every_set_is_evaluated_by_one_command_despite_a_kill(tmp_path):
     config = f"configs/eval/all.py:run={model},root={root},sets=all,tagger={tagger}"
     cache = f"--config.eval.cache={tmp_path / 'features'}"
     with helpers.start(config, workdir, "--mode=eval", cache) as job:
-        while len(results(workdir)) < 5:
-            assert job.poll() is None, job.stderr.read()
-            time.sleep(0.02)
+        runs.wait_for(lambda: len(results(workdir)) >= 5, job)
         job.kill()
         job.wait()
     before = results(workdir)

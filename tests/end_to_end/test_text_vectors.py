@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 import vlc_jax
 from tests.support import helpers, recipes
+from tests.support.runs import losses
 from tests.support.training import train
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, heads
@@ -47,10 +48,6 @@ def shrunken(config, **fields):
         of_text = {} if config.text.tokenizer == "vectors" else TOWER
         config.model.text.update({**of_text, "projection": 8})
     return config
-
-
-def losses(path):
-    return [row["train/loss"] for row in helpers.rows(path / "metrics.jsonl")]
 
 
 @pytest.fixture(scope="module")

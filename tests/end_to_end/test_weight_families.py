@@ -149,10 +149,10 @@ def write_metaclip_2(folder, monkeypatch):
 @pytest.mark.slow
 def test_a_recipe_finetunes_weights_of_another_family(tmp_path, monkeypatch):
     write_metaclip_2(tmp_path, monkeypatch)
-    table = tmp_path / "table.jsonl"
     Image.fromarray(np.full((40, 50, 3), 90, np.uint8)).save(tmp_path / "a.png")
     row = {"image": "a.png", "caption": "a red cat"}
-    table.write_text("".join(json.dumps({**row, "text": str(n)}) + "\n" for n in range(8)))
+    rows = ({**row, "text": str(number)} for number in range(8))
+    table = helpers.write_rows(tmp_path / "table.jsonl", rows)
     given = f"data=coco,family=clip_hf,variant=tiny,size=32,weights={tmp_path},path={table},batch=8"
     config = clip_ft.get_config(given)
     with config.unlocked():

@@ -4,14 +4,13 @@ import json
 import shutil
 
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 from PIL import Image
 
 from tests.setup.test_blip_config import IDS, WORDS, xvlm_arrays
 from tests.support import helpers, miniature, small_models
+from tests.support.runs import saved_params
 from tests.support.training import train
-from vlc_jax import weights
 from vlc_jax.configs import xvlm_ft
 
 ENCODER = {"width": 64, "depth": 2, "heads": 1, "mlp_width": 20, "positions": 40}
@@ -56,13 +55,8 @@ def test_a_resumed_run_draws_the_pairs_of_an_unbroken_one(config, tmp_path):
         assert found[-1][f"train/{name}"] == values[-1]
         assert min(values) > 0.1
         assert len({*values}) == 3
-    of_all, of_parts = saved(workdir), saved(again)
+    of_all, of_parts = saved_params(workdir, 3), saved_params(again, 3)
     assert {*of_all} >= {"head/match/down/kernel", "logit_scale"}
     assert not [name for name in of_all if name.startswith("image/")]  # frozen
     for path, array in of_all.items():
         np.testing.assert_array_equal(array, of_parts[path])
-
-
-def saved(workdir):
-    state = ocp.StandardCheckpointer().restore(workdir / "checkpoints/3/state")
-    return weights.flatten(state["params"])

@@ -250,8 +250,7 @@ def test_the_options_of_the_page_are_read(root, tmp_path, monkeypatch):
     rows = [{"image": f"{name}.png", "caption": f"a {name}"} for name in ("dog", "cat")]
     for row in rows:
         Image.new("RGB", (8, 8), "red").save(tmp_path / "my_photos" / row["image"])
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "my_photos/captions.jsonl").write_text(text)
+    helpers.write_rows(tmp_path / "my_photos/captions.jsonl", rows)
     monkeypatch.chdir(tmp_path)
     assert set(vlc_jax.evaluate(Model(), mapping, root=root, workdir="w")) == set(mapping)
 

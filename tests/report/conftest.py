@@ -1,12 +1,15 @@
 """A workdir as a run would leave it: the quickstart on the scenes, made up from formulas."""
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rich.console
 from PIL import Image, ImageDraw
 
+from tests.support import helpers
 from vlc_jax import evaluators
 from vlc_jax.evaluators import PROTOCOLS, stats
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF
@@ -34,11 +37,6 @@ CHANCE = {  # metric or protocol -> chance; others 1/2
 def write_json(path: Path, value) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value))
-
-
-def write_lines(path: Path, rows) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def config() -> dict:
@@ -139,6 +137,28 @@ def result(name: str, step: int) -> dict:
     }
 
 
+def metric(value=0.6, low=0.55, high=0.65, chance=0.5, **more) -> dict:
+    """A metric of a result that is made up."""
+    fields = {"value": value, "low": low, "high": high, "chance": chance}
+    return fields | {"count": 400, "ties": 0.01} | more
+
+
+def made_up(name="b", protocol="choice", step=5, metrics=None, **more) -> dict:
+    """A result of these metrics."""
+    return {
+        "benchmark": name, "protocol": protocol, "step": step, "version": "1", "options": {},
+        "metrics": {"accuracy": metric()} if metrics is None else metrics,
+        "display": evaluators.display(protocol),
+    } | more  # fmt: skip
+
+
+def printed(part, width: int) -> str:
+    """A table of rich on a terminal of this width."""
+    console = rich.console.Console(file=io.StringIO(), width=width)
+    console.print(part)
+    return console.file.getvalue()
+
+
 def write_examples(folder: Path, protocol: str, step: int) -> None:
     rng, rows = np.random.default_rng(1), []
     (folder / "images").mkdir(parents=True, exist_ok=True)
@@ -162,7 +182,7 @@ def write_examples(folder: Path, protocol: str, step: int) -> None:
             rows.append(row | {"scores": scores.tolist()} | said)
         for k in range(2 if protocol == "pairs" else 1):
             draw(n, shift=6 * k).save(folder / "images" / f"{case.replace('/', '_')}_{k}.png")
-    write_lines(folder / f"{step}.scores.jsonl", rows)
+    helpers.write_rows(folder / f"{step}.scores.jsonl", rows)
 
 
 def events() -> list[dict]:
@@ -189,8 +209,8 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
     if is_small:
         kept = ("step", "train/loss", "train/loss_over_log_batch")
         rows = [{name: row[name] for name in kept} for row in rows]
-    write_lines(path / "metrics.jsonl", rows)
-    write_lines(path / "events.jsonl", events()[: 6 if outcome == "done" else 5])
+    helpers.write_rows(path / "metrics.jsonl", rows)
+    helpers.write_rows(path / "events.jsonl", events()[: 6 if outcome == "done" else 5])
     if outcome == "running":
         with (path / "metrics.jsonl").open("a") as file:
             file.write('{"step": 280, "train/lo')

@@ -2,27 +2,18 @@
 
 import pytest
 
-from tests.report.conftest import write_json
+from tests.report.conftest import made_up, metric, write_json
 from tests.report.pages import Page
-from vlc_jax import evaluators, report
+from vlc_jax import report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import compare, pictures, plot, published, table, to_markdown
 
 CLIP, LLAVA, L14 = "CLIP ViT-B/32", "LLaVA-1.5-7B", "CLIP ViT-L/14-336"
 
 
-def metric(value=0.6, count=400, **more):
-    fields = {"low": value - 0.05, "high": value + 0.05, "chance": 0.5, "ties": 0.0}
-    return {"value": value, "count": count} | fields | more
-
-
 def result(name, protocol, metrics, **more):
     summary = [name for name in metrics if "/" not in name and not name.endswith("_macro")]
-    return {
-        "benchmark": name, "reader": name, "protocol": protocol, "step": 5, "version": "1",
-        "options": {}, "summary": summary, "metrics": metrics,
-        "display": evaluators.display(protocol),
-    } | more  # fmt: skip
+    return made_up(name, protocol, metrics=metrics, **{"reader": name, "summary": summary} | more)
 
 
 def swap(**more):
@@ -148,7 +139,7 @@ def test_a_benchmark_is_found_under_the_name_of_its_reader_and_without_it_is_nam
 
 def compared():
     runs = [swap(), swap()]
-    runs[1]["metrics"]["original_accuracy"] |= metric(0.55, count=28_748)
+    runs[1]["metrics"]["original_accuracy"] |= metric(0.55, 0.5, 0.6, count=28_748)
     runs[1]["metrics"]["augmented_accuracy"]["count"] = 7
     published.add(CLIP, runs)
     return compare.lines([{"swap": run} for run in runs])

@@ -1,13 +1,12 @@
 """One tree of blocks, three renderers: texts are from data and never marks of a form."""
 
-import io
 import re
 from pathlib import Path
 
 import pytest
-import rich.console
 from PIL import Image
 
+from tests.report.conftest import printed
 from tests.report.pages import Page
 from vlc_jax.report import to_html, to_markdown, to_terminal
 from vlc_jax.report.blocks import BREAK, Cases, Details, Figures, Heading, Span, Table, Text
@@ -72,7 +71,6 @@ def test_gauges_are_html_only_long_details_not_in_markdown_and_names_stand_once(
     assert '<td class="right none" data-label="n">–</td>' in html
     markdown = to_markdown.render([Details("Long", [Text("x")], is_long=True), table], Path())
     assert markdown.split("\n")[2:] == ["| a | 1 |", "| a | 2 |", "| b | – |"]
-    console = rich.console.Console(file=io.StringIO(), width=40)
-    console.print(to_terminal.to_rich(table))
-    assert console.file.getvalue().split()[:2] == ["name", "n"]
-    assert console.file.getvalue().count("a") == 2  # in the header, and once below it
+    text = printed(to_terminal.to_rich(table), 40)
+    assert text.split()[:2] == ["name", "n"]
+    assert text.count("a") == 2  # in the header, and once below it

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.report.pages import assert_alone
+from tests.support import helpers
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import cases, read_workdir, to_html
@@ -29,7 +30,7 @@ def write_run(path, rows, name="b", protocol="choice", **more):
     result = {"protocol": protocol, "step": 5, "version": "1", "metrics": metrics}
     result |= {"display": evaluators.display(protocol)} | more
     (folder / "5.json").write_text(json.dumps(result))
-    (folder / "5.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    helpers.write_rows(folder / "5.scores.jsonl", rows)
     return path
 
 

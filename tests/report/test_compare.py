@@ -5,27 +5,21 @@ import pytest
 import rich.console
 import rich.measure
 
-from tests.report.conftest import write_json, write_workdir
+from tests.report.conftest import made_up, metric, printed, write_json, write_workdir
 from tests.report.pages import assert_alone, figure_size
-from vlc_jax import evaluators, report
+from vlc_jax import report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import compare, page, read_workdir, to_markdown, to_terminal
 from vlc_jax.report.blocks import Table
 
 
-def metric(low, high, value=None, **more):
-    value = (low + high) / 2 if value is None and low is not None else value
-    fields = {"value": value, "low": low, "high": high, "chance": 0.5, "count": 400, "ties": 0.0}
-    return fields | more
+def between(low, high, **more):
+    return metric((low + high) / 2, low, high, **more)
 
 
-def result(name="b", protocol="choice", step=5, metrics=None, **more):
-    metrics = {"accuracy": metric(0.5, 0.6)} if metrics is None else metrics
-    return {
-        "benchmark": name, "protocol": protocol, "step": step, "version": "1",
-        "options": {"split": "validation"}, "metrics": metrics,
-        "display": evaluators.display(protocol),
-    } | more  # fmt: skip
+def result(*arguments, metrics=None, **more):
+    metrics = {"accuracy": between(0.5, 0.6)} if metrics is None else metrics
+    return made_up(*arguments, metrics=metrics, **more)
 
 
 def of(*runs):
@@ -49,7 +43,7 @@ def terminal_table(names, runs):
     ],
 )
 def test_a_mark_says_that_the_intervals_have_no_value_in_common(name, first, other, verdict):
-    runs = of(*([result(metrics={name: metric(*interval)})] for interval in (first, other)))
+    runs = of(*([result(metrics={name: between(*interval)})] for interval in (first, other)))
     (line,) = compare.lines(runs, everything=True)
     assert (line.verdict(0), line.verdict(1)) == ("", verdict)
     assert line.difference(1) == pytest.approx(sum(other) / 2 - sum(first) / 2)
@@ -65,8 +59,8 @@ def test_a_mark_says_that_the_intervals_have_no_value_in_common(name, first, oth
 )
 def test_ranks_are_better_when_small_and_scores_are_neither(fields, verdict):
     runs = of(
-        [result(metrics={"m": metric(1.0, 2.0) | fields})],
-        [result(metrics={"m": metric(5.0, 6.0) | fields | {"value": 5.5}})],
+        [result(metrics={"m": between(1.0, 2.0) | fields})],
+        [result(metrics={"m": between(5.0, 6.0) | fields | {"value": 5.5}})],
     )
     assert compare.lines(runs)[0].verdict(1) == verdict
 
@@ -75,13 +69,13 @@ OTHER = {
     "options": {"options": {"split": "test"}},
     "version": {"version": "2"},
     "protocol": {"protocol": "pairs"},
-    "cases": {"metrics": {"accuracy": metric(0.8, 0.9, count=399)}},
+    "cases": {"metrics": {"accuracy": between(0.8, 0.9, count=399)}},
 }
 
 
 @pytest.mark.parametrize("kind", OTHER)
 def test_what_was_evaluated_on_other_cases_is_said_and_not_compared(kind):
-    far = {"accuracy": metric(0.8, 0.9)}
+    far = {"accuracy": between(0.8, 0.9)}
     runs = of([result()], [result(metrics=far)], [result(metrics=far) | OTHER[kind]])
     (line,) = compare.lines(runs)
     assert [line.verdict(place) for place in range(3)] == ["", "better", "other cases"]
@@ -95,7 +89,7 @@ def test_what_was_evaluated_on_other_cases_is_said_and_not_compared(kind):
 
 
 def test_a_run_without_the_benchmark_has_no_number_and_the_first_one_none_to_compare_with():
-    runs = of([], [result()], [result(metrics={"accuracy": metric(0.9, 0.95)})])
+    runs = of([], [result()], [result(metrics={"accuracy": between(0.9, 0.95)})])
     (line,) = compare.lines(runs)
     assert line.rows[0] is None
     assert [line.verdict(place) for place in range(3)] == ["", "", ""]
@@ -106,7 +100,7 @@ def test_a_run_without_the_benchmark_has_no_number_and_the_first_one_none_to_com
 
 
 def test_lines_of_a_benchmark_stay_together_in_the_order_of_protocols():
-    more = result("c", metrics={"accuracy": metric(0, 1), "b": metric(0, 1)})
+    more = result("c", metrics={"accuracy": between(0, 1), "b": between(0, 1)})
     runs = of([result("c"), result("p", "pairs")], [result("r", "retrieval"), more])
     found = [(line.benchmark, line.metric) for line in compare.lines(runs)]
     assert found == [("r", "accuracy"), ("c", "accuracy"), ("c", "b"), ("p", "accuracy")]
@@ -114,9 +108,9 @@ def test_lines_of_a_benchmark_stay_together_in_the_order_of_protocols():
 
 def triplet(*groups):
     names = ("augmented_accuracy", "original_accuracy", "brittleness")
-    metrics = {name: metric(0.2, 0.3) for name in names}
-    metrics |= {f"{name}/{group}": metric(0.2, 0.3) for name in names for group in groups}
-    return result("t", "triplet", metrics=metrics | {"brittleness_macro": metric(0.2, 0.3)},
+    metrics = {name: between(0.2, 0.3) for name in names}
+    metrics |= {f"{name}/{group}": between(0.2, 0.3) for name in names for group in groups}
+    return result("t", "triplet", metrics=metrics | {"brittleness_macro": between(0.2, 0.3)},
                   summary=list(names))  # fmt: skip
 
 
@@ -176,9 +170,7 @@ def test_terminal_table_cuts_no_number_however_many_runs():
     shown = terminal_table(names, runs)
     console = rich.console.Console(file=io.StringIO(), width=300)
     width = rich.measure.Measurement.get(console, console.options, shown).minimum
-    console = rich.console.Console(file=io.StringIO(), width=width)
-    console.print(shown)
-    text = console.file.getvalue()
+    text = printed(shown, width)
     assert width < 110
     assert "…" not in text
     assert text.count("55.0") == 6
@@ -190,7 +182,7 @@ def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(tmp_path, ca
     low = {"clip": 0.5512, "hp_hn": 0.7534}
     nulls = {"blind": 0.6543, "ceiling": 0.6934, "paper": 0.6111}
     for name, at in low.items():
-        metrics = {"accuracy_of_many_phenomena": metric(at, at + 0.1) | nulls}
+        metrics = {"accuracy_of_many_phenomena": between(at, at + 0.1) | nulls}
         write_json(tmp_path / name / "evals/b/5.json", result(metrics=metrics))
     paths = [tmp_path / name for name in low]
     report.print_comparison(paths)
@@ -204,10 +196,8 @@ def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(tmp_path, ca
 
 
 def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
-    runs = of([result()], [result(metrics={"accuracy": metric(0.8, 0.9)})])
-    console = rich.console.Console(file=io.StringIO(), width=80)
-    console.print(terminal_table(["clip", "[b]hn"], runs))
-    text = " ".join(console.file.getvalue().split())
+    runs = of([result()], [result(metrics={"accuracy": between(0.8, 0.9)})])
+    text = " ".join(printed(terminal_table(["clip", "[b]hn"], runs), 80).split())
     assert "clip [b]hn" in text
     assert "b 50.0 55.0≈ 50.0–60.0 85.0▲ 80.0–90.0" in text
     assert "worse than clip: the two intervals have no value in common" in text
@@ -279,7 +269,7 @@ def test_broken_and_missing_files_are_noted_with_the_name_of_the_run(tmp_path):
 def test_command_prints_the_table_and_the_path(tmp_path, capsys):
     runs = [str(write_workdir(tmp_path / name, is_small=True)) for name in ("a", "b")]
     write_json(tmp_path / "a" / "evals" / "x" / "5.json", result("x"))
-    far = {"accuracy": metric(0.8, 0.9)}
+    far = {"accuracy": between(0.8, 0.9)}
     write_json(tmp_path / "b" / "evals" / "x" / "9.json", result("x", metrics=far))
     write_json(tmp_path / "b" / "evals" / "y" / "5.json", result("y"))
     assert command.main([*runs, "--out", str(tmp_path / "out")]) == 0

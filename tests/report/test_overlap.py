@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.report.conftest import write_json, write_lines
+from tests.report.conftest import write_json
+from tests.support import helpers
 from vlc_jax.evaluators import stats
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.report import __main__, overlap, read_workdir
@@ -26,7 +27,7 @@ def workdir(folder, protocol, rows, **result):
     head = {"protocol": protocol, "summary": ["accuracy"], "metrics": metrics}
     write_json(folder / "config.json", {"seed": 0})
     write_json(folder / "evals" / "mine" / "5.json", head | result)
-    write_lines(folder / "evals" / "mine" / "5.scores.jsonl", rows)
+    helpers.write_rows(folder / "evals" / "mine" / "5.scores.jsonl", rows)
     return folder
 
 
@@ -40,7 +41,7 @@ def choice_rows(repeats=7):
 
 @pytest.fixture
 def train(tmp_path):
-    write_lines(tmp_path / "train.jsonl", [{"caption": caption} for caption in TRAIN])
+    helpers.write_rows(tmp_path / "train.jsonl", [{"caption": caption} for caption in TRAIN])
     return bindings.Training(tmp_path / "train.jsonl", tagger="words")
 
 

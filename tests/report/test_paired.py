@@ -1,10 +1,10 @@
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from tests.support import helpers
 from vlc_jax import evaluators
 from vlc_jax.report import paired, to_markdown
 from vlc_jax.report.read_workdir import Evaluation, Run
@@ -96,10 +96,8 @@ def test_runs_that_never_differ_say_how_little_that_shows():
 
 def run(folder, right, version="v1", step=5):
     """A workdir with one benchmark; image and answer of each case."""
-    scores = folder / "evals" / "b" / f"{step}.scores.jsonl"
-    scores.parent.mkdir(parents=True)
     rows = [{"id": str(n), "image": image, "correct": c} for n, (image, c) in enumerate(right)]
-    scores.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    helpers.write_rows(folder / "evals" / "b" / f"{step}.scores.jsonl", rows)
     result = {"benchmark": "b", "protocol": "choice", "step": step, "version": version}
     result["display"] = evaluators.display("choice")
     metrics = {"accuracy": {"value": 0.5, "count": len(rows)}}
@@ -137,8 +135,7 @@ def test_damaged_scores_are_not_compared(tmp_path, harm):
 def test_ties_that_are_no_errors_are_not_compared_as_errors(tmp_path, policy, lines):
     runs = [run(tmp_path / name, [("x", True), ("y", False)]) for name in "ab"]
     file = tmp_path / "b" / "evals" / "b" / "5.scores.jsonl"
-    rows = [json.loads(line) | {"tie": True} for line in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    helpers.write_rows(file, [row | {"tie": True} for row in helpers.rows(file)])
     for each in runs:
         each.evaluations[0].results[0]["details"] = {"tie": policy}
     assert len(paired.lines(runs)) == lines

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import rich.console
 from scipy import stats
 
 import vlc_jax
-from tests.report.conftest import write_json, write_lines
+from tests.report.conftest import printed, write_json
+from tests.support import helpers
 from vlc_jax import errors, evaluators
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import (
@@ -39,7 +39,7 @@ def write_run(path, share, seed=0, count=200, benchmarks=("sugarcrepe",), traine
     config = {"seed": seed, "steps": 9, "init_from": f"runs/base_{seed}"} | config
     write_json(path / "config.json", config)
     if trained:
-        write_lines(path / "metrics.jsonl", [{"step": 9}])
+        helpers.write_rows(path / "metrics.jsonl", [{"step": 9}])
     right = [k >= round(count * (1 - share)) for k in range(count)]
     metrics = {
         f"accuracy/subset={subset}": evaluators.stats.proportion(np.array(right), 0.5)._asdict()
@@ -58,7 +58,7 @@ def write_run(path, share, seed=0, count=200, benchmarks=("sugarcrepe",), traine
             "metrics": {"accuracy": next(iter(metrics.values()))} | metrics,
         }  # fmt: skip
         write_json(path / "evals" / name / "9.json", found)
-        write_lines(path / "evals" / name / "9.scores.jsonl", rows)
+        helpers.write_rows(path / "evals" / name / "9.scores.jsonl", rows)
     return path
 
 
@@ -89,7 +89,7 @@ def test_seeds_are_one_row_with_the_interval_of_t(seeds, tmp_path, capsys):
     # against seeds, a model has a test if it was not trained
     alone = write_run(tmp_path / "alone", 0.3)
     assert "**73.0**" in text_of(capsys, *seeds, alone, "--format", "markdown").out
-    write_lines(alone / "metrics.jsonl", [{"step": 9}])
+    helpers.write_rows(alone / "metrics.jsonl", [{"step": 9}])
     assert "**" not in text_of(capsys, *seeds, alone, "--format", "markdown").out
     half = stats.sem([70, 73, 76]) * stats.t.ppf(0.975, 2)
     assert half == pytest.approx(7.45, abs=0.01)
@@ -243,9 +243,8 @@ def test_every_form_has_the_same_mark_for_the_same_thing(tmp_path, low, high, bl
     marks = {*"".join(mark.sign for mark in table.MARKS.values())}
     for each in tables:
         each = each._replace(caption="") if each.style != "paper" else each
-        console = rich.console.Console(file=io.StringIO(), width=300)
-        console.print(to_terminal.to_rich(each))
-        for text in (to_html.render([each]), to_markdown.table(each), console.file.getvalue()):
+        terminal = printed(to_terminal.to_rich(each), 300)
+        for text in (to_html.render([each]), to_markdown.table(each), terminal):
             assert marks & {*text} == {*sign}
         in_latex = {mark for mark in marks if to_latex.SIGNS[mark] in to_latex.render([each])}
         assert in_latex == {*sign}

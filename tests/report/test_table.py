@@ -1,23 +1,7 @@
-import io
-
 import pytest
-import rich.console
 
-from vlc_jax import evaluators
+from tests.report.conftest import made_up, metric, printed
 from vlc_jax.report import table, to_markdown, to_terminal
-
-
-def metric(value=0.6, low=0.55, high=0.65, chance=0.5, **more):
-    fields = {"value": value, "low": low, "high": high, "chance": chance}
-    return fields | {"count": 400, "ties": 0.01} | more
-
-
-def result(name="b", protocol="choice", step=5, metrics=None, **more):
-    metrics = {"accuracy": metric()} if metrics is None else metrics
-    return {
-        "benchmark": name, "protocol": protocol, "step": step, "metrics": metrics,
-        "display": evaluators.display(protocol),
-    } | more  # fmt: skip
 
 
 def markdown(rows):
@@ -25,9 +9,7 @@ def markdown(rows):
 
 
 def shown(rows, width=80):
-    console = rich.console.Console(file=io.StringIO(), width=width)
-    console.print(to_terminal.to_rich(table.to_table(rows)))
-    return console.file.getvalue()
+    return printed(to_terminal.to_rich(table.to_table(rows)), width)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +26,7 @@ def shown(rows, width=80):
     ],
 )
 def test_verdict_compares_the_interval_with_chance(low, high, chance, unit, verdict):
-    (row,) = table.rows([result(metrics={"m": metric(0.5, low, high, chance, unit=unit)})])
+    (row,) = table.rows([made_up(metrics={"m": metric(0.5, low, high, chance, unit=unit)})])
     assert row.verdict == verdict
 
 
@@ -52,21 +34,21 @@ def test_verdict_compares_the_interval_with_chance(low, high, chance, unit, verd
 def test_brittleness_is_better_below_chance(name):
     found = {"low": metric(0.1, 0.05, 0.15, 1 / 3), "high": metric(0.6, 0.55, 0.65, 1 / 3)}
     for kind, verdict in (("low", "above"), ("high", "below")):
-        (row,) = table.rows([result(metrics={name: found[kind]})], everything=True)
+        (row,) = table.rows([made_up(metrics={name: found[kind]})], everything=True)
         assert row.verdict == verdict
 
 
 def test_summary_decides_which_metrics_are_shown_and_in_which_order():
     metrics = {"a/x": metric(), "a": metric(), "b": metric(), "c": metric()}
-    with_summary = result(metrics=metrics, summary=["c", "a", "gone"])
+    with_summary = made_up(metrics=metrics, summary=["c", "a", "gone"])
     assert [row.metric for row in table.rows([with_summary])] == ["c", "a"]
-    assert [row.metric for row in table.rows([result(metrics=metrics)])] == ["a", "b", "c"]
+    assert [row.metric for row in table.rows([made_up(metrics=metrics)])] == ["a", "b", "c"]
     everything = table.rows([with_summary], everything=True)
     assert [row.metric for row in everything] == ["a/x", "a", "b", "c"]
 
 
 def test_protocols_are_kept_together_in_the_order_given():
-    given = [result("z"), result("p", "pairs"), result("r", "retrieval"), result("a")]
+    given = [made_up("z"), made_up("p", "pairs"), made_up("r", "retrieval"), made_up("a")]
     assert [row.benchmark for row in table.rows(given)] == ["r", "z", "a", "p"]
 
 
@@ -83,13 +65,13 @@ def test_protocols_are_kept_together_in_the_order_given():
 def test_headlines_are_one_per_benchmark_both_directions_and_all_of_triplets(
     protocol, metrics, labels
 ):
-    found = result("b", protocol, metrics=dict.fromkeys(metrics.split(), metric()))
+    found = made_up("b", protocol, metrics=dict.fromkeys(metrics.split(), metric()))
     assert [row.label for row in table.headlines([found])] == labels
 
 
 @pytest.mark.parametrize("broken", [None, "0.5", {}, {"value": None}, {"value": float("nan")}])
 def test_a_metric_without_a_number_gives_no_row(broken):
-    rows = table.rows([result(metrics={"a": broken, "b": metric()})])
+    rows = table.rows([made_up(metrics={"a": broken, "b": metric()})])
     assert [row.metric for row in rows] == ["b"]
 
 
@@ -97,8 +79,8 @@ def test_terminal_table_fits_80_columns_with_every_number_whole():
     wide = metric(0.4551, 0.3, 0.51, 0.5, count=28_748)
     rows = table.rows(
         [
-            result("scenes_held_attribute_swap", metrics={"accuracy": wide}),
-            result("scenes_retrieval", "retrieval", metrics={"image_to_text_r10": metric()}),
+            made_up("scenes_held_attribute_swap", metrics={"accuracy": wide}),
+            made_up("scenes_retrieval", "retrieval", metrics={"image_to_text_r10": metric()}),
         ]
     )
     text = shown(rows)
@@ -112,9 +94,9 @@ def test_terminal_table_fits_80_columns_with_every_number_whole():
 
 
 def test_markdown_has_the_same_numbers_and_its_cells_hold():
-    rows = table.rows([result(metrics={"accuracy/a|b*c": metric(), "rank": metric(unit="rank")})])
+    rows = table.rows([made_up(metrics={"accuracy/a|b*c": metric(), "rank": metric(unit="rank")})])
     assert not rows[:-1]  # the group is left out
-    rows = table.rows([result(metrics={"accuracy/a|b*c": metric()})], everything=True)
+    rows = table.rows([made_up(metrics={"accuracy/a|b*c": metric()})], everything=True)
     line = markdown(rows).splitlines()[2]
     assert line == "| `b` | accuracy: a\\|b\\*c | **60.0** | 55.0–65.0 | 50.0 | 400 | 1.0 |"
 
@@ -127,7 +109,7 @@ def test_markdown_has_the_same_numbers_and_its_cells_hold():
     ],
 )
 def test_ranks_and_scores_are_no_percentages(unit, numbers, texts):
-    (row,) = table.rows([result(metrics={"m": metric(*numbers, None, ties=None, unit=unit)})])
+    (row,) = table.rows([made_up(metrics={"m": metric(*numbers, None, ties=None, unit=unit)})])
     assert (table.number(row, row.value), table.interval(row)) == texts
     assert table.number(row, None) == table.percent(row.ties) == "–"
     assert row.verdict == ""
@@ -144,7 +126,7 @@ def test_ranks_and_scores_are_no_percentages(unit, numbers, texts):
     ],
 )
 def test_columns_that_say_nothing_are_left_out(metrics, columns):
-    results = [result(f"b{n}", metrics={"accuracy": metric(**m)}) for n, m in enumerate(metrics)]
+    results = [made_up(f"b{n}", metrics={"accuracy": metric(**m)}) for n, m in enumerate(metrics)]
     rows = table.rows(results)
     assert table.nulls_of(rows) == columns
     header = markdown(rows).splitlines()[0]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from tests.support import runs
 from tests.support.disk_store import on_disk
 from vlc_jax.devices import sharding
 from vlc_jax.input_pipeline.stores.any_path import StorePath
@@ -60,10 +61,7 @@ class Folder:
 
 def flip_a_byte(folder):
     files = (p for p in (folder / "state").rglob("*") if p.is_file())
-    path = max(files, key=lambda p: p.stat().st_size)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
+    runs.flip_a_byte(max(files, key=lambda p: p.stat().st_size))
 
 
 def store_steps(path):

@@ -79,7 +79,7 @@ def test_tensorboard_is_closed_where_the_metrics_found_no_room(tmp_path, full):
     writer._file = full(writer._file)
     with pytest.raises(OSError, match="No space left on device"):
         writer.close()
-    assert writer.boards[0]._writer.file_writer is None
+    assert writer.boards["TensorBoard"]._writer.file_writer is None
 
 
 def test_a_warning_is_its_message_without_glogs_prefix():

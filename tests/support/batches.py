@@ -35,8 +35,7 @@ def requests(out: Path) -> list[dict[str, Any]]:
 
 
 def save(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return helpers.write_rows(path, rows)
 
 
 def answer(out: Path, says: Callable[[str], Any] = hound, name: str = "answers.jsonl") -> Path:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +88,13 @@ def rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def write_rows(path: Path, rows: Iterable[object]) -> Path:
+    """A JSON value per line; returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 def write_clip_vocabulary(path: Path) -> str:
     """A gzipped vocabulary of CLIP's form whose first merges are "re", "red", "ca", "cat", "'s",
     "an" and whose others no ASCII text and no "é" needs; returns the sha256 of its merges.
@@ -116,7 +123,5 @@ def write_photos(folder: Path, count: int = 12, suffix: str = ".jpg") -> list[st
 
 def write_jsonl(folder: Path, names: list[str], column: str = "caption") -> Path:
     """A table of one caption per image."""
-    path = folder / "captions.jsonl"
-    rows_ = [{"image": name, column: f"picture number {i}"} for i, name in enumerate(names)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows_))
-    return path
+    rows = ({"image": name, column: f"picture number {i}"} for i, name in enumerate(names))
+    return write_rows(folder / "captions.jsonl", rows)

@@ -97,15 +97,9 @@ class LLaVA(nn.Module):
         tokens = None if image is None else self.image_tokens(image)
         return self.lm(self.embed(ids, tokens), valid, prefix=self.prefix(ids, is_answer))[0]
 
-    def text_logits(
-        self,
-        image: Float[Array, "batch height width channels"] | None,
-        ids: Int[Array, "batch length"],
-        valid: Bool[Array, "batch length"],
-        is_answer: Bool[Array, "batch length"] | None = None,
-    ) -> Float[Array, "batch length vocab"]:
-        """Logits after every token, float32."""
-        return self.lm.logits(self(image, ids, valid, is_answer))
+    def text_logits(self, *inputs: Any, **more: Any) -> Float[Array, "batch length vocab"]:
+        """Logits after every token, float32; inputs: of `__call__`."""
+        return self.lm.logits(self(*inputs, **more))
 
 
 def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:

@@ -1,4 +1,4 @@
-"""vlc-jax blind_pairs: the pairs equal those of two full matrices, in any blocks and shards."""
+"""vlc-jax blind_pairs: the pairs equal those of two full matrices, in any blocks."""
 
 import json
 
@@ -52,20 +52,10 @@ def test_pairs_equal_those_of_two_whole_matrices(folder):
     found = read(folder / "all.jsonl")
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     np.testing.assert_allclose([x[2:] for x in found], [x[2:] for x in expected], atol=1.1e-4)
-    parts = []
-    for index in range(3):
-        mine(folder, "part.jsonl", *limits, "--shard", f"{index}/3", "--block", "6")
-        parts += read(folder / f"part-0000{index}-of-00003.jsonl")
-    assert parts == found
+    mine(folder, "blocks.jsonl", *limits, "--block", "6")
+    assert read(folder / "blocks.jsonl") == found
     with pytest.raises(UsageError, match=r"all\.jsonl exists"):
         mine(folder, "all.jsonl")
-
-
-def test_parts_have_equal_shares_of_the_pairs():
-    parts = [blind_pairs.triangle(1000, index, 4) for index in range(4)]
-    assert [i for part in parts for i in part] == list(range(1000))
-    shares = [sum(999 - i for i in part) / (1000 * 999 / 2) for part in parts]
-    np.testing.assert_allclose(shares, 0.25, atol=0.002)
 
 
 def test_features_of_other_images_are_refused(folder):

@@ -1,6 +1,5 @@
 """vlc-jax nearest: the neighbours equal those of a full matrix, and training reads its table."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,10 +31,10 @@ def folder(tmp_path):
     rows = np.random.default_rng(0).standard_normal((COUNT, WIDTH)).astype(np.float32)
     rows[COPY[1]], rows[BAD] = 2 * rows[COPY[0]], np.nan
     np.save(tmp_path / "x.npy", rows)
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(name) + "\n" for name in names))
+    helpers.write_rows(tmp_path / "x.jsonl", names)
     table = [{"image": name, "caption": f"picture {i}"} for i, name in enumerate(names)]
     table.append({"image": names[0], "caption": "picture 0 again"})
-    (tmp_path / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table))
+    helpers.write_rows(tmp_path / "table.jsonl", table)
     return SimpleNamespace(path=tmp_path, names=names, rows=rows)
 
 
@@ -47,11 +46,11 @@ def mine(folder, out="out.jsonl", *words, features="x.npy", table="table.jsonl")
 
 
 def test_blocks_of_any_size_equal_one_matrix(folder):
-    features = nearest.Features([folder.rows[:6], folder.rows[6:]], folder.names)
+    features = nearest.Features(folder.rows, folder.names)
     allowed = np.arange(COUNT) != 9  # such as an image that is not in the table
     expected, cosines = brute_force(folder.rows, 3, allowed)
     for block, rows in ((5, 4), (COUNT, COUNT), (100, 100)):
-        blocks = nearest.neighbours(features, allowed, range(COUNT), 3, block=block, rows=rows)
+        blocks = nearest.neighbours(features, allowed, 3, block=block, rows=rows)
         _, values, found = map(list, zip(*blocks, strict=True))
         values, found = np.concatenate(values), np.concatenate(found)
         assert (values[BAD] == -np.inf).all()
@@ -61,24 +60,15 @@ def test_blocks_of_any_size_equal_one_matrix(folder):
     assert not np.isin(found[usable], [BAD, 9]).any()
 
 
-def test_shards_of_features_and_of_images_are_the_whole(folder):
+def test_each_row_of_the_table_has_the_neighbours_of_its_image(folder):
     summary, path = mine(folder)
     assert f"{COUNT + 1} rows, each with the 3 nearest of {COUNT} images; 1 images have" in summary
     whole = helpers.rows(path / "out.jsonl")
     assert whole[0]["hard_images"] == whole[-1]["hard_images"]  # two captions of one image
     assert whole[COPY[0]]["hard_images"][0] == folder.names[COPY[1]]
     assert whole[BAD]["hard_images"] == []
-    for index, rows in enumerate((folder.rows[:6], folder.rows[6:])):
-        name = f"y-{index:05d}-of-00002"
-        np.save(path / f"{name}.npy", rows)
-        (path / f"{name}.jsonl").write_text(
-            "".join(json.dumps(each) + "\n" for each in folder.names[6 * index :][: len(rows)])
-        )
-        mine(folder, "parts.jsonl", "--shard", f"{index}/2", "--block", "4")
-    mine(folder, "other.jsonl", features="y.npy")
-    parts = [row for i in (0, 1) for row in helpers.rows(path / f"parts-{i:05d}-of-00002.jsonl")]
-    assert sorted(map(str, parts)) == sorted(map(str, whole))
-    assert helpers.rows(path / "other.jsonl") == whole
+    mine(folder, "blocks.jsonl", "--block", "4")
+    assert helpers.rows(path / "blocks.jsonl") == whole
 
 
 def test_copies_are_left_out_below_a_cosine(folder):
@@ -117,7 +107,7 @@ def test_wrong_requests_say_what_to_do(folder):
     (path / "more.jsonl").write_text('{"image": "none.jpg", "caption": "a"}\n')
     with pytest.raises(UsageError, match=r"1 of 1 images .*'none.jpg': vlc-jax embed"):
         mine(folder, "a.jsonl", table="more.jsonl")
-    with pytest.raises(UsageError, match="nor all of its shards; there are 0"):
+    with pytest.raises(UsageError, match=r"there is no file .*z.npy"):
         mine(folder, "a.jsonl", features="z.npy")
     (path / "x.jsonl").write_text('"a"\n')
     with pytest.raises(DataError, match=r"has 1 names, .* 13 rows"):

@@ -10,6 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import vlc_jax
+from tests.support import helpers
 from tests.support.sets import sugarcrepe, sugarcrepe_pp, winoground
 from vlc_jax.tools import import_scores, scores
 
@@ -36,8 +37,7 @@ def workdir(tmp_path):
         (tmp_path / name / "config.json").write_text("{}")
         result = RESULT | {"benchmark": "b", "step": step, "score_rows": len(rows)}
         (folder / f"{step}.json").write_text(json.dumps(result))
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{step}.scores.jsonl").write_text(text)
+        helpers.write_rows(folder / f"{step}.scores.jsonl", rows)
         return tmp_path / name
 
     return make

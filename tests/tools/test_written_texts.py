@@ -36,10 +36,8 @@ def run(preset, captions, out):
 @pytest.fixture
 def photos(tmp_path):
     names = helpers.write_photos(tmp_path / "photos", len(PHOTOS))
-    rows = zip(names, PHOTOS, strict=True)
-    path = tmp_path / "photos" / "captions.jsonl"
-    path.write_text("".join(json.dumps({"image": n, "caption": c}) + "\n" for n, c in rows))
-    return path
+    rows = ({"image": n, "caption": c} for n, c in zip(names, PHOTOS, strict=True))
+    return helpers.write_rows(tmp_path / "photos" / "captions.jsonl", rows)
 
 
 def batch(config):

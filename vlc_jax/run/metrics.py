@@ -1,5 +1,6 @@
 """Training metrics: metrics.jsonl by step, its mirrors, throughput and the progress line."""
 
+import importlib
 import importlib.util
 import json
 import logging
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,11 +67,29 @@ class TensorBoard:
         self._writer.close()
 
 
-class _Tracker:
-    """A `Board` of a package with the interface of wandb. Steps that a killed run repeats cannot be
-    removed: trackio has them twice, wandb keeps the first."""
+class Tracker:
+    """A `Board`: a run of the workdir's name in a project of trackio or Weights & Biases.
 
-    _run: Any
+    Their own variables say where and how: TRACKIO_DIR, TRACKIO_SPACE_ID, WANDB_MODE=offline, ...
+    Steps that a killed run repeats cannot be removed: trackio has them twice, wandb keeps the
+    first.
+    """
+
+    def __init__(self, package: str, project: str, workdir: Path):
+        options: dict[str, Any] = {"embed": False}
+        if package == "wandb":
+            # not the name: equal names of two folders would be one run
+            file, config = workdir / "wandb_id", workdir / "config.json"
+            if not file.is_file():
+                workdir_files.replace(file, uuid.uuid4().hex[:8])
+            options = {
+                "id": file.read_text().strip(),
+                "config": json.loads(config.read_text()) if config.is_file() else None,
+                # a resumed run may change fields such as log_every
+                "allow_val_change": True,
+            }
+        init = importlib.import_module(package).init
+        self._run = init(project=project, name=workdir.resolve().name, resume="allow", **options)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
@@ -78,51 +98,8 @@ class _Tracker:
         self._run.finish()
 
 
-class Trackio(_Tracker):
-    """The run of the workdir's name in the trackio project $TRACKIO_PROJECT.
-
-    Trackio's own variables say where that is: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
-    """
-
-    def __init__(self, workdir: Path, start_step: int):
-        import trackio
-
-        del start_step
-        self._run = trackio.init(
-            os.environ["TRACKIO_PROJECT"], name=workdir.resolve().name, resume="allow", embed=False
-        )
-
-
-class Wandb(_Tracker):
-    """A run of the Weights & Biases project $WANDB_PROJECT; its id is in WORKDIR/wandb_id.
-
-    wandb's own variables say where and how: WANDB_ENTITY, WANDB_DIR, WANDB_MODE=offline, ...
-    """
-
-    def __init__(self, workdir: Path, start_step: int):
-        import wandb
-
-        del start_step
-        # not the name: equal names of two folders would be one run
-        file, config = workdir / "wandb_id", workdir / "config.json"
-        if not file.is_file():
-            workdir_files.replace(file, uuid.uuid4().hex[:8])
-        self._run = wandb.init(
-            project=os.environ["WANDB_PROJECT"],
-            name=workdir.resolve().name,
-            id=file.read_text().strip(),
-            config=json.loads(config.read_text()) if config.is_file() else None,
-            # a resumed run may change fields such as log_every
-            allow_val_change=True,
-            resume="allow",
-        )
-
-
-# variable that asks for a board -> its package, how to install it
-TRACKERS: dict[str, tuple[type[_Tracker], str, str]] = {
-    "TRACKIO_PROJECT": (Trackio, "trackio", "'vlc_jax[track]'"),
-    "WANDB_PROJECT": (Wandb, "wandb", "wandb"),
-}
+# variable with the project of a tracker -> its package, how to install it
+TRACKERS = {"TRACKIO_PROJECT": ("trackio", "'vlc_jax[track]'"), "WANDB_PROJECT": ("wandb", "wandb")}
 
 
 class MetricsWriter:
@@ -134,12 +111,12 @@ class MetricsWriter:
     """
 
     def __init__(self, workdir: Path, start_step: int):
-        kinds: list[type[TensorBoard] | type[_Tracker]] = [TensorBoard]
-        for variable, (kind, package, name) in TRACKERS.items():
-            if os.environ.get(variable):
+        kinds = {"TensorBoard": partial(TensorBoard, workdir, start_step)}
+        for variable, (package, name) in TRACKERS.items():
+            if project := os.environ.get(variable):
                 if importlib.util.find_spec(package) is None:
                     raise UsageError(f"{variable} is set: pip install {name}, or unset it")
-                kinds.append(kind)
+                kinds[package] = partial(Tracker, package, project, workdir)
         self.path = workdir / "metrics.jsonl"
         # A killed run has rows of steps after its last checkpoint, which are now trained again.
         rows = read_rows(self.path)
@@ -147,12 +124,19 @@ class MetricsWriter:
         # Atomically: a kill during a rewrite would lose the history.
         workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = self.path.open("a")
-        self.boards: list[Board] = []
-        for kind in kinds:
-            try:
-                self.boards.append(kind(workdir, start_step))
-            except Exception as error:  # of another program, which may raise anything
-                logging.warning("no curves in %s: %s", kind.__name__, error)
+        self.boards: dict[str, Board] = {}
+        for name, kind in kinds.items():
+            with self._warning("no curves in %s: %s", name):
+                self.boards[name] = kind()
+
+    @contextmanager
+    def _warning(self, message: str, name: str) -> Iterator[None]:
+        """Context around a call of a board, which may raise anything: it is then left out."""
+        try:
+            yield
+        except Exception as error:
+            logging.warning(message, name, error)
+            self.boards.pop(name, None)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
@@ -162,22 +146,17 @@ class MetricsWriter:
 
     def mirror(self, step: int, values: Mapping[str, float]) -> None:
         """Writes to the boards alone, for evaluation results, which have other files."""
-        for board in [*self.boards]:
-            try:
+        for name, board in [*self.boards.items()]:
+            with self._warning("curves in %s stop here: %s", name):
                 board.write(step, values)
-            except Exception as error:
-                logging.warning("curves in %s stop here: %s", type(board).__name__, error)
-                self.boards.remove(board)
 
     def close(self) -> None:
         try:
             self._file.close()
         finally:
-            for board in self.boards:
-                try:
+            for name, board in [*self.boards.items()]:
+                with self._warning("curves in %s are incomplete: %s", name):
                     board.close()
-                except Exception as error:
-                    logging.warning("curves in %s are incomplete: %s", type(board).__name__, error)
 
 
 class StepClock:

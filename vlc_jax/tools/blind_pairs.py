@@ -7,22 +7,19 @@
 Tong et al. ("Eyes Wide Shut?", 2024) take the pairs with a cosine above .95 of CLIP's embeddings
 and below .6 of DINOv2's; MMVP's questions are about such pairs. Features: X.npy of vlc-jax embed or
 of any other model, and beside it X.jsonl with the name of each row's image, the same names for
-both; of a sharded X.npy the files X-0000I-of-0000N.npy. Rows with NaN, infinity or length 0 are in
-no pair.
+both. Rows with NaN, infinity or length 0 are in no pair.
 
 OUT has a row for each pair, the earlier image of --features first:
 
   image, other_image     names
   cosine, other_cosine   of --features and of --other
 
-Features are read in blocks of --block rows, so memory does not grow with their number. --shard I/N
-writes the I-th of N parts of equal work to OUT-0000I-of-0000N; in order they are OUT. A killed
+Features are read in blocks of --block rows, so memory does not grow with their number. A killed
 command leaves no OUT and starts over. Exit codes are those of vlc_jax.main.
 """
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +34,7 @@ from vlc_jax.evaluators.image_pairs import AGREEMENT, DIFFERENCE
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.stores import progress
-from vlc_jax.tools import command, embed, nearest
+from vlc_jax.tools import command, nearest
 
 
 def command_line_parser() -> argparse.ArgumentParser:
@@ -49,16 +46,14 @@ def command_line_parser() -> argparse.ArgumentParser:
     for name, value, of in (("above", AGREEMENT, "features"), ("below", DIFFERENCE, "other")):
         text = f"cosine of --{of}; default: {value}"
         parser.add_argument(f"--{name}", type=float, default=value, metavar="COSINE", help=text)
-    parser.add_argument("--shard", default="0/1", metavar="I/N", help="counted from 0")
     parser.add_argument("--block", type=command_line.positive, default=4096, help="default: 4096")
     return parser
 
 
 def mine(args: argparse.Namespace) -> str:
     """Runs the command; returns the summary line."""
-    out = embed.shard_path(args.out, args.shard)
-    if out.exists():
-        raise UsageError(f"{out} exists; name a new file, or remove it")
+    if args.out.exists():
+        raise UsageError(f"{args.out} exists; name a new file, or remove it")
     with usage_errors():
         both = nearest.read_features(args.features), nearest.read_features(args.other)
     names = both[0].names
@@ -67,52 +62,37 @@ def mine(args: argparse.Namespace) -> str:
             f"{args.features} and {args.other} are of other images ({len(names):,} and "
             f"{len(both[1].names):,}), or in another order: embed the same folder or table twice"
         )
-    part, count = triangle(len(names), *embed.shard_numbers(args.shard)), 0
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with stores.replacing(out) as file, progress.bar("images", len(part)) as advance:
-        for done, blind in pairs(both, part, args.above, args.below, args.block):
+    count = 0
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    with stores.replacing(args.out) as file, progress.bar("images", len(names)) as advance:
+        for done, blind in pairs(both, args.above, args.below, args.block):
             for first, second, cosine, other in blind:
                 row = {"image": names[first], "other_image": names[second]}
                 row |= {"cosine": round(cosine, 4), "other_cosine": round(other, 4)}
                 file.write(json.dumps(row) + "\n")
             count += len(blind)
-            advance(done - part.start)
+            advance(done)
     return (
-        f"{out}: {count:,} pairs of {len(part):,} images and later ones with a cosine above "
-        f"{args.above} in {args.features} and below {args.below} in {args.other}"
+        f"{args.out}: {count:,} pairs of {len(names):,} images with a cosine above {args.above} in "
+        f"{args.features} and below {args.below} in {args.other}"
     )
-
-
-def triangle(total: int, index: int, shards: int) -> range:
-    """The rows of a part: each has an equal share of the pairs (i, j), i < j."""
-
-    def first(part: int) -> int:
-        return round(total * (1 - math.sqrt(1 - part / shards)))
-
-    return range(first(index), first(index + 1))
 
 
 Pair = tuple[int, int, float, float]  # two images, and their two cosines
 
 
 def pairs(
-    both: tuple[nearest.Features, nearest.Features],
-    part: range,
-    above: float,
-    below: float,
-    block: int,
+    both: tuple[nearest.Features, nearest.Features], above: float, below: float, block: int
 ) -> Iterator[tuple[int, list[Pair]]]:
-    """Pairs (i, j), i < j, of the images i of `part`, a block of them at a time, with the first
-    image of the next block."""
+    """Pairs (i, j), i < j, a block of images i at a time, with the number of images done."""
     total = len(both[0].names)
     block = min(block, total)
-    for start in range(part.start, part.stop, block):
-        stop, blind = min(start + block, part.stop), []
+    for start in range(0, total, block):
+        stop, blind = min(start + block, total), []
         rows = tuple(features.block(start, block) for features in both)
         for first in range(start, total, block):
             columns = tuple(features.block(first, block) for features in both)
-            mask = np.array(is_blind(rows, columns, (start, first), (above, below)))
-            mask[stop - start :] = False  # of the next part
+            mask = np.asarray(is_blind(rows, columns, (start, first), (above, below)))
             for i, j in np.argwhere(mask):
                 cosines = (float(x[i] @ y[j]) for x, y in zip(rows, columns, strict=True))
                 blind.append((start + int(i), first + int(j), *cosines))

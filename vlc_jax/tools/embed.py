@@ -1,7 +1,6 @@
 """Embeddings of any number of images, or of texts, by a trained model:
 
   vlc-jax embed --model runs/clip --images photos --out photos.npy
-  vlc-jax embed --model runs/clip --images all.jsonl --out all.npy --shard 0/4
   vlc-jax embed --model runs/clip --texts captions.txt --out captions.npy
 
 MODEL: the workdir of a run, an exported folder, or published weights. Images: all below a folder,
@@ -15,8 +14,7 @@ vlc_jax.load(MODEL)), and beside it
 
 Rows are computed in parts, which lie in X.npy.parts until X.npy is complete. The same command
 continues a killed one, and is refused if the model, the names of the images or the sizes of their
-files changed. --shard I/N computes the I-th of N equal parts, on independent hosts or devices, and
-writes X-0000I-of-0000N.npy; concatenated in order, the shards are X.npy.
+files changed.
 
   vlc-jax embed --model runs/clip --images all.jsonl --out all.npy --runner DirectRunner \\
       -- --direct_num_workers=4 --direct_running_mode=multi_processing
@@ -31,7 +29,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +73,6 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", required=True, type=Path, metavar="X.npy")
     parser.add_argument("--column", help="of a table; default: image, or caption")
     parser.add_argument("--image_folder", type=Path, help="of a table; default: its own folder")
-    parser.add_argument("--shard", default="0/1", metavar="I/N", help="counted from 0")
     parser.add_argument("--batch_size", type=command_line.positive, default=256)
     command.add_model(parser)
     parts.add_runner(parser)
@@ -90,30 +86,30 @@ def embed(args: argparse.Namespace, engine: parts.Engine | None = None) -> str:
     with usage_errors():
         items = images(args) if args.images else texts(args)
     model = command.shared_model(args, is_alone=engine is None)
-    out = shard_path(args.out, args.shard)
     request = {
         "count": len(items.names),
         items.kind: items.fingerprint,
         "model": model.fingerprint,
-        "shard": args.shard,
         "width": (model.embed_images if args.images else model.embed_texts)([]).shape[1],
     }
     work = parts.Parts(
         functools.partial(part_rows, args, items, model.fingerprint),
-        parts.beside(out),
+        parts.beside(args.out),
         total=len(items.names),
         size=BATCHES * args.batch_size,
         request={**request, "batch_size": args.batch_size},
     )
     with usage_errors():
-        check_request(out, request)
-        if not out.exists():
+        check_request(args.out, request)
+        if not args.out.exists():
             parts.run(work, items.kind, engine)
-            write(out, items, work, {"path": str(args.model), **request})
+            write(args.out, items, work, {"path": str(args.model), **request})
     parts.remove(work.out)
-    summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
-    if bad := text_file.whole_lines(bad_file(out)):
-        summary += f"; {len(bad):,} cannot be read, see {bad_file(out)}, and are NaN"
+    summary = (
+        f"{args.out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
+    )
+    if bad := text_file.whole_lines(bad_file(args.out)):
+        summary += f"; {len(bad):,} cannot be read, see {bad_file(args.out)}, and are NaN"
     return summary
 
 
@@ -176,24 +172,23 @@ def bad_file(out: Path) -> Path:
 
 
 def images(args: argparse.Namespace) -> Input:
-    """The shard's images. Raises ValueError and DataError without images."""
+    """The images to embed. Raises ValueError and DataError without images."""
     listing = image_list.read(args.images, args.column or "image", args.image_folder)
-    names = listing.names[part(args.shard, len(listing.names))]
     digest = hashlib.sha256()
-    for name in listing.names:  # of all shards, which must be parts of one list
+    for name in listing.names:
         digest.update(json.dumps(name).encode())
-    for name in names:
+    for name in listing.names:
         digest.update(b"%d," % file_size(listing.path(name)))
 
-    embed = functools.partial(image_rows, listing, names)
-    return Input("images", names, digest.hexdigest()[:32], embed)
+    embed = functools.partial(image_rows, listing)
+    return Input("images", listing.names, digest.hexdigest()[:32], embed)
 
 
 def image_rows(
-    listing: image_list.ImageList, names: Sequence[str], model: Model, batch_size: int, items: range
+    listing: image_list.ImageList, model: Model, batch_size: int, items: range
 ) -> Iterator[Rows]:
     """Embeddings of the images of `items`, a batch at a time."""
-    paths = [listing.path(names[item]) for item in items]
+    paths = [listing.path(listing.names[item]) for item in items]
     size = model.config["input"]["image_size"]
     blank = np.zeros((size, size, 3), np.uint8)
     for batch in read_ahead(decoded(model, paths, batch_size)):
@@ -207,11 +202,9 @@ def image_rows(
 
 
 def texts(args: argparse.Namespace) -> Input:
-    """The shard's texts. Raises ValueError and DataError without texts."""
-    all_texts = captions.read(args.texts, args.column or "caption")
-    names = all_texts[part(args.shard, len(all_texts))]
-    digest = hashlib.sha256(json.dumps(all_texts).encode()).hexdigest()[:32]
-
+    """The texts to embed. Raises ValueError and DataError without texts."""
+    names = captions.read(args.texts, args.column or "caption")
+    digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]
     return Input("texts", names, digest, functools.partial(text_rows, names))
 
 
@@ -246,28 +239,6 @@ def file_size(path: Path) -> int:
         return path.stat().st_size
     except (OSError, ValueError):
         return -1
-
-
-def part(shard: str, count: int) -> slice:
-    """The items of shard "I/N" of `count` items; consecutive shards are adjacent."""
-    index, total = shard_numbers(shard)
-    if total > count:
-        raise UsageError(f"--shard {shard}: there are only {count:,} items")
-    return slice(index * count // total, (index + 1) * count // total)
-
-
-def shard_numbers(shard: str) -> tuple[int, int]:
-    """(I, N) of "I/N". Raises UsageError for anything else."""
-    match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", shard)
-    if not match or int(match[1]) >= int(match[2]):
-        raise UsageError(f"--shard is I/N with I from 0 to N - 1, such as 0/4; got {shard!r}")
-    return int(match[1]), int(match[2])
-
-
-def shard_path(out: Path, shard: str) -> Path:
-    """X-00000-of-00004.npy for shard 0/4; X.npy itself for 0/1."""
-    index, total = shard_numbers(shard)
-    return out if total == 1 else out.with_stem(f"{out.stem}-{index:05d}-of-{total:05d}")
 
 
 @addresses.allowed

@@ -40,7 +40,7 @@ from vlc_jax.models.clip import CLIP
 from vlc_jax.models.resnet import ResNet
 from vlc_jax.models.roberta import RobertaTower
 from vlc_jax.models.swin import Swin
-from vlc_jax.report import read_workdir, table
+from vlc_jax.report import read_workdir, table, to_markdown
 from vlc_jax.run import workdir_files
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import data, exported_config, init_from, resolve, weights_compatibility
@@ -358,19 +358,9 @@ def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int)
         f"{done}, exported as {target}. Architecture {config['model']['variant']}, started from "
         f"{start}.",
         "",
-        "| benchmark | metric | value | 95 % interval | chance | n |",
-        "|---|---|---|---|---|---|",
+        to_markdown.table(table.to_table(rows)) if rows else "",
     ]
-    for row in rows:
-        value, low, high, chance = (
-            "" if number is None else f"{number:.3f}"
-            for number in (row.value, row.low, row.high, row.chance)
-        )
-        count = "" if row.count is None else row.count
-        lines.append(
-            f"| {row.benchmark} | {row.metric} | {value} | {low}-{high} | {chance} | {count} |"
-        )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 main = command.main(_parser, _run)

@@ -2,13 +2,12 @@
 
   vlc-jax embed --model ViT-B-32.pt --images captions.jsonl --out photos.npy
   vlc-jax nearest --features photos.npy --table captions.jsonl --out hard_images.jsonl
-  vlc-jax nearest --features all.npy --table all.jsonl --out all_hard.jsonl --shard 0/4
 
 NegCLIP takes three images per image, by the cosine of CLIP's image embeddings (Yuksekgonul et al.
 2023), and never the image itself. Features: X.npy of vlc-jax embed or of any other model, one row
-per image, and beside it X.jsonl with the name of each row's image, a JSON string per line; of a
-sharded X.npy the files X-0000I-of-0000N.npy. Rows with NaN, infinity or length 0 have no
-neighbours and are none. Names are those of the table's column.
+per image, and beside it X.jsonl with the name of each row's image, a JSON string per line. Rows
+with NaN, infinity or length 0 have no neighbours and are none. Names are those of the table's
+column.
 
 OUT has the rows of the table, with the columns
 
@@ -17,17 +16,15 @@ OUT has the rows of the table, with the columns
   cosines      their cosines; 1: probably a copy of the image (see --below)
 
 and training reads it as a table of records, with id_column=id and hard_images_column=hard_images
-(docs/methods.md). Image names stay as they are: set image_folder if OUT lies elsewhere. --shard I/N
-writes the rows of the I-th part of the images to OUT-0000I-of-0000N; together these files have the
-rows of OUT. Features are read in blocks of --block rows, so memory does not grow with their number.
-A killed command leaves no OUT and starts over. Exit codes are those of vlc_jax.main.
+(docs/methods.md). Image names stay as they are: set image_folder if OUT lies elsewhere. Features
+are read in blocks of --block rows, so memory does not grow with their number. A killed command
+leaves no OUT and starts over. Exit codes are those of vlc_jax.main.
 """
 
 import argparse
 import functools
 import json
 import math
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +41,7 @@ from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.stores import progress, text_file
-from vlc_jax.tools import command, embed
+from vlc_jax.tools import command
 
 COUNT = 3  # NegCLIP's
 ROWS = 2048  # queries at a time: their scores with a block of 8,192 are 64 MB
@@ -62,15 +59,14 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=command_line.positive, default=COUNT, help=count)
     below = "only neighbours of a smaller cosine: leaves out copies of the image; default: all"
     parser.add_argument("--below", type=float, default=math.inf, metavar="COSINE", help=below)
-    parser.add_argument("--shard", default="0/1", metavar="I/N", help="counted from 0")
     parser.add_argument("--block", type=command_line.positive, default=8192, help="default: 8192")
     return parser
 
 
 class Features(NamedTuple):
-    """Rows of one or several files, of images by name. Rows of `parts` are float (rows, width)."""
+    """Rows of a file, of images by name."""
 
-    parts: list[np.ndarray]
+    matrix: Float[np.ndarray, "images width"]
     names: list[str]
 
     def block(self, start: int, count: int) -> Float[np.ndarray, "count width"]:
@@ -78,33 +74,27 @@ class Features(NamedTuple):
 
         Never fewer: one shape is one compilation.
         """
-        rows = np.full((count, self.parts[0].shape[1]), np.nan, np.float32)
-        first = 0
-        for part in self.parts:
-            low, high = max(start, first), min(start + count, first + len(part))
-            if low < high:
-                rows[low - start : high - start] = part[low - first : high - first]
-            first += len(part)
+        rows = np.full((count, self.matrix.shape[1]), np.nan, np.float32)
+        stored = self.matrix[start : start + count]
+        rows[: len(stored)] = stored
         with np.errstate(invalid="ignore", divide="ignore"):
             return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def mine(args: argparse.Namespace) -> str:
     """Runs the command; returns the summary line."""
-    out = embed.shard_path(args.out, args.shard)
-    if out.exists():
-        raise UsageError(f"{out} exists; name a new file, or remove it")
+    if args.out.exists():
+        raise UsageError(f"{args.out} exists; name a new file, or remove it")
     with usage_errors():
         features = read_features(args.features)
         table = tables.open_table(args.table)
         ids = ids_of_images(table, args.column)
     places = {name: row for row, name in enumerate(features.names)}
     check_names(ids, places, args)
-    part = range(len(features.names))[embed.part(args.shard, len(features.names))]
     is_known = np.array([name in ids for name in features.names])
     chosen: dict[str, tuple[list[str], list[float]]] = {}
-    with progress.bar("images", len(part)) as advance:
-        blocks = neighbours(features, is_known, part, args.count, args.below, args.block)
+    with progress.bar("images", len(features.names)) as advance:
+        blocks = neighbours(features, is_known, args.count, args.below, args.block)
         for start, cosines, nearest in blocks:
             for row, (values, indices) in enumerate(zip(cosines, nearest, strict=True)):
                 valid = [(v, i) for v, i in zip(values, indices, strict=True) if v > -np.inf]
@@ -112,50 +102,37 @@ def mine(args: argparse.Namespace) -> str:
                     [ids[features.names[index]] for _, index in valid],
                     [round(float(value), 4) for value, _ in valid],
                 )
-            advance(start + len(cosines) - part.start)
-    rows = write(out, table, args.column, ids, chosen)
+            advance(start + len(cosines))
+    rows = write(args.out, table, args.column, ids, chosen)
     neighbour_ids = [indices for name, (indices, _) in chosen.items() if name in ids]
     few = sum(len(indices) < args.count for indices in neighbour_ids)
     damaged = sum(row is None for row in table.rows())
-    summary = f"{out}: {rows:,} rows, each with the {args.count} nearest of {len(ids):,} images"
+    summary = (
+        f"{args.out}: {rows:,} rows, each with the {args.count} nearest of {len(ids):,} images"
+    )
     summary += f"; {few:,} images have fewer" if few else ""
     return f"{summary}; {damaged:,} rows cannot be read and are left out" if damaged else summary
 
 
 def read_features(path: Path) -> Features:
-    """X.npy, or its shards, and the names beside them. Raises DataError if they do not agree."""
-    parts, names = [], []
-    for file in files_of(path):
-        matrix = np.load(file, mmap_mode="r", allow_pickle=False)
-        if matrix.ndim != 2 or matrix.dtype.kind != "f":
-            raise DataError(
-                f"{file} is no matrix of floats, a row per image; it is {matrix.dtype} of shape "
-                f"{matrix.shape}"
-            )
-        beside = file.with_suffix(".jsonl")
-        lines = [json.loads(line) for line in text_file.lines(beside) if line.strip()]
-        if len(lines) != len(matrix):
-            raise DataError(f"{beside} has {len(lines):,} names, {file} {len(matrix):,} rows")
-        if parts and matrix.shape[1] != parts[0].shape[1]:
-            raise DataError(f"{file} is {matrix.shape[1]} wide, others {parts[0].shape[1]}")
-        parts.append(matrix)
-        names += lines
+    """X.npy and the names beside it. Raises DataError if they do not agree."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+        raise DataError(
+            f"{path} is no matrix of floats, a row per image; it is {matrix.dtype} of shape "
+            f"{matrix.shape}"
+        )
+    beside = path.with_suffix(".jsonl")
+    names = [json.loads(line) for line in text_file.lines(beside) if line.strip()]
+    if len(names) != len(matrix):
+        raise DataError(f"{beside} has {len(names):,} names, {path} {len(matrix):,} rows")
     if not all(isinstance(name, str) for name in names):
-        raise DataError(f"the names beside {path} are JSON strings, one per line")
+        raise DataError(f"the names in {beside} are JSON strings, one per line")
     if len({*names}) < len(names):
         raise DataError(f"the images of {path} have one row each; some names are there twice")
-    return Features(parts, names)
-
-
-def files_of(path: Path) -> list[Path]:
-    """The file, or all of its shards in order. Raises UsageError if some are missing."""
-    if path.is_file():
-        return [path]
-    shards = sorted(path.parent.glob(f"{path.stem}-[0-9]*-of-[0-9]*{path.suffix}"))
-    totals = {int(re.findall(r"\d+", shard.stem)[-1]) for shard in shards}
-    if len(totals) != 1 or len(shards) != (total := totals.pop()):
-        raise UsageError(f"there is no file {path}, nor all of its shards; there are {len(shards)}")
-    return [embed.shard_path(path, f"{index}/{total}") for index in range(total)]
+    return Features(matrix, names)
 
 
 def ids_of_images(table: tables.Table, column: str) -> dict[str, str]:
@@ -184,28 +161,27 @@ def check_names(ids: dict[str, str], places: dict[str, int], args: argparse.Name
 def neighbours(
     features: Features,
     is_known: Bool[np.ndarray, " images"],
-    part: range,
     count: int,
     below: float = math.inf,
     block: int = 8192,
     rows: int = ROWS,
 ) -> Iterator[tuple[int, Float[np.ndarray, "rows count"], Int[np.ndarray, "rows count"]]]:
-    """Blocks of (first image, cosines, indices) of the images of `part`, nearest first.
+    """Blocks of (first image, cosines, indices) of the images, nearest first.
 
     is_known: images that may be neighbours.   below: upper bound of a neighbour's cosine.
     A cosine of -inf stands for no neighbour.
     """
     total = len(features.names)
     # of a small set: no block larger than the set
-    rows, block = min(rows, len(part)), min(block, total)
-    for start in range(part.start, part.stop, rows):
+    rows, block = min(rows, total), min(block, total)
+    for start in range(0, total, rows):
         queries = jnp.asarray(features.block(start, rows))
         best = (jnp.full((rows, count), -jnp.inf), jnp.full((rows, count), -1, jnp.int32))
         for first in range(0, total, block):
             allowed = np.zeros(block, bool)
             allowed[: total - first] = is_known[first : first + block]
             best = merge(best, queries, start, features.block(first, block), first, allowed, below)
-        length = min(rows, part.stop - start)
+        length = min(rows, total - start)
         yield start, *(np.asarray(each)[:length] for each in best)
 
 

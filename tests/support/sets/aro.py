@@ -1,9 +1,9 @@
 """ARO's files."""
 
-import json
 import re
 from pathlib import Path
 
+from tests.support.helpers import write_rows
 from tests.support.sets.files import picture, write_json
 
 RELATIONS = ["eating", "near", "eating", "on top of"]  # "near" is symmetric
@@ -69,4 +69,4 @@ def write_tags(path: Path, captions: list[str]) -> None:
                 "noun_chunks": [],
             }
         )
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(path, rows)

@@ -1,10 +1,10 @@
 """Winoground's files, in its authors' form and in two others."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
+from tests.support.helpers import write_rows
 from tests.support.sets.files import picture, picture_bytes, write_json, write_parquet
 
 ROWS: list[dict[str, Any]] = [
@@ -30,7 +30,7 @@ def write(root: Path) -> None:
         for field in _IMAGES:
             picture(folder / "images" / f"{row[field]}.png")
     (folder / "data").mkdir()
-    _write_lines(folder / "data" / "examples.jsonl")
+    write_rows(folder / "data" / "examples.jsonl", ROWS)
 
 
 def write_t2v(folder: Path) -> None:
@@ -38,7 +38,7 @@ def write_t2v(folder: Path) -> None:
     for row in ROWS:
         for field in _IMAGES:
             picture(folder / "images" / f"{row[field]}.png")
-    _write_lines(folder / "examples.jsonl")
+    write_rows(folder / "examples.jsonl", ROWS)
     fields = ("id", *_IMAGES, "caption_0", "caption_1")
     with (folder / "metadata.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fields, extrasaction="ignore")
@@ -54,7 +54,3 @@ def write_packed(folder: Path) -> None:
         for row in ROWS
     ]
     write_parquet(folder / "data" / "test-00000-of-00001.parquet", rows)
-
-
-def _write_lines(path: Path) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
