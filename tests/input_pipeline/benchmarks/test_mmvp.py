@@ -1,4 +1,4 @@
-"""MMVP and MMVP-VLM: pairs, categories by position, prompts, questions, spellings."""
+"""MMVP and MMVP-VLM: pairs, categories by position, prompts, questions, spellings, label fixes."""
 
 import shutil
 from collections import Counter
@@ -81,6 +81,22 @@ def test_folders_of_images_are_found_in_all_spellings(root, spelling):
     assert all(path.is_file() for case in mmvp.mmvp_vlm(root).cases for path in case.images)
 
 
+def test_label_fixes_swap_one_pair_and_leave_out_another(root):
+    plain, fixed = mmvp.mmvp(root), mmvp.mmvp(root, label_fixes=True)
+    assert [case.captions for case in fixed.cases] == [
+        plain.cases[0].captions,
+        plain.cases[2].captions[::-1],
+    ]
+    assert [case.images for case in fixed.cases] == [plain.cases[n].images for n in (0, 2)]
+    assert plain.version != fixed.version
+    assert any("279" in note and "99" in note for note in fixed.notes)
+    asked = mmvp.mmvp(root, pair_question=True, label_fixes=True)
+    assert asked.cases[1].meta["question"] == "Is the boat of pier 139 left, or right?"
+    both = mmvp.mmvp(root, texts="questions").cases[2].meta["questions"]
+    fixed = mmvp.mmvp(root, texts="questions", label_fixes=True)
+    assert fixed.cases[1].meta["questions"] == both[::-1]
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
@@ -102,6 +118,7 @@ def test_all_converted_statements_and_questions_are_there(root, real_data):
     benchmark = mmvp.mmvp(real_data, folder="mmvp_converted", images=root)
     assert len(benchmark.cases) == 150
     assert benchmark.notes == ()
+    assert len(mmvp.mmvp(real_data, folder="mmvp_converted", label_fixes=True).cases) == 149
     # MMVP-VLM's own table with the types is not there: one of the same length takes its place.
     folder = root / "converted"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""What'sUp: pairs and sets, the two-way form, names that say nothing."""
+"""What'sUp: pairs and sets, the two-way form, swapped images, names that say nothing."""
 
 import numpy as np
 import pytest
@@ -56,6 +56,26 @@ def test_two_way_keeps_the_caption_with_the_opposite_preposition(name, root):
     assert metrics["accuracy"].chance == 1 / 2
     assert metrics["pair_accuracy"].chance == 1 / 4
     assert "set_accuracy" not in metrics
+
+
+@pytest.mark.parametrize("name", ["whatsup_a", "whatsup_a_two_way"])
+def test_label_fixes_swap_two_images_and_change_the_version(name, root):
+    reader = PUBLISHED[name][0]
+    plain, fixed = reader(root), reader(root, label_fixes=True)
+    changed = {
+        case.images[0].name: other.images[0].name
+        for case, other in zip(plain.cases, fixed.cases, strict=True)
+        if case != other
+    }
+    assert changed == whatsup.LABEL_FIXES
+    assert [case.captions for case in plain.cases] == [case.captions for case in fixed.cases]
+    assert plain.version != fixed.version
+    assert any("pillow" in note for note in fixed.notes)
+
+
+def test_set_b_has_no_label_fixes(root):
+    with pytest.raises(TypeError, match="label_fixes"):
+        whatsup.whatsup_b(root, label_fixes=True)
 
 
 def test_incomplete_pairs_and_sets_are_not_counted(root):
