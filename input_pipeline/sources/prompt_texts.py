@@ -1,7 +1,6 @@
 """Class names and templates of zero-shot prompts, from a config or from files."""
 
 import ast
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,11 @@ Texts = str | Path | Sequence[str] | Mapping[str, str]
 _ID = re.compile(r"n\d{8}")  # of WordNet
 # key, separator and name of a line: "n01440764 tench", "0: tench", "1. tench", "n01440764,tench"
 _KEYED = re.compile(r"(\S+?)(\s*[:=,\t]\s*|[.)]?\s+)(\S.*)")
+# lines of a list or a dict in Python; "{} on grey" is a template
+_CODE = re.compile(
+    r"""lambda\b.*:.*|[fr]?(["']).*\1,?|\d+\s*:\s*(["']).*\2,?"""
+    r"""|(\w+\s*=\s*)?([\[({](?=\s*([fr]?["']|lambda\b|$))|\{(?=\s*\d+\s*:)).*"""
+)
 
 
 def class_names(
@@ -169,8 +173,8 @@ def templates(texts_or_file: Texts) -> tuple[str, ...]:
 
 
 def read(texts_or_file: Texts, option: str) -> Any:
-    """The value of a JSON file, of a list or dict of texts in Python, or the lines of a text file;
-    other values as they are. Raises ValueError, naming file and line."""
+    """The value of a JSON file, or the lines of a text file, which may be those of a list or a dict
+    in Python; other values as they are. Raises ValueError, naming file and line."""
     if not isinstance(texts_or_file, str | Path):
         return texts_or_file
     path, colon, name = str(texts_or_file).rpartition(".json:")
@@ -188,13 +192,65 @@ def read(texts_or_file: Texts, option: str) -> Any:
     except (OSError, ValueError, RecursionError, DataError) as error:
         raise ValueError(f"{option}: cannot read {file}: {error}") from error
     lines = [line.strip() for line in text.rstrip().split("\n")]
-    with contextlib.suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        value = ast.literal_eval(re.sub(r"\A\s*(\w+\s*=\s*)?", "", text))
-        if value and isinstance(value, list | dict):
-            return value
+    if any(map(_CODE.fullmatch, lines)):
+        return _code_value(text, f"{option}: {file}")
     if "" in lines[:-1] and option == "class_names":
         raise ValueError(f"line {lines.index('') + 1} of {file} is blank, where a class has a name")
     return [line for line in lines if line]
+
+
+def _code_value(text: str, where: str) -> Any:
+    """Texts of a list, a dict or a part of one in Python, lambdas and f-strings as templates."""
+    # without commas, Python would join the strings of two lines
+    text = re.sub(r"""(["'])[ \t]*$""", r"\1,", text, flags=re.MULTILINE)
+    if re.match(r"""\s*(\d+|(["']).*?\2)\s*:""", text):
+        text = f"{{{text}\n}}"
+    elif re.match(r"\s*(\w+\s*=\s*)?[\[({]", text):
+        text = text.lstrip()
+    else:
+        lines = enumerate(map(str.strip, text.split("\n")), start=1)
+        others = [each for each in lines if each[1] and not _CODE.fullmatch(each[1])]
+        if plain := [each for each in others if not each[1].startswith("#")]:
+            line, other = plain[0]
+            raise ValueError(f"{where}, line {line}, is no code, unlike others: {other!r:.80}")
+        text = f"[{text}\n]"
+    try:
+        tree = ast.parse(text)
+        if len(tree.body) > 1 or not isinstance(tree.body[0], ast.Assign | ast.Expr):
+            raise SyntaxError("more than one value", (None, tree.body[-1].lineno, 0, None))
+        return _value(tree.body[0].value)
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise ValueError(
+            f"{where}{f', line {line},' if line else ''} is code that is not understood "
+            f"({getattr(error, 'msg', error)}); write one text per line, without quotation marks "
+            "and commas"
+        ) from error
+
+
+def _value(node: ast.expr) -> Any:
+    """The value of a literal. Raises SyntaxError for other code."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | int):
+        return node.value
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_value(each) for each in node.elts]
+    if isinstance(node, ast.Lambda):
+        return _value(node.body)
+    if isinstance(node, ast.JoinedStr):
+        return "".join("{}" if _is_name(each) else _value(each) for each in node.values)
+    if isinstance(node, ast.Dict) and None not in node.keys:
+        values = {
+            _value(key): _value(value) for key, value in zip(node.keys, node.values, strict=True)
+        }
+        if len(values) == len(node.keys):
+            return values
+    raise SyntaxError(ast.unparse(node)[:80], (None, node.lineno, 0, None))
+
+
+def _is_name(node: ast.expr) -> bool:
+    """True for {c} in an f-string."""
+    is_plain = isinstance(node, ast.FormattedValue) and (node.conversion, node.format_spec)
+    return is_plain == (-1, None) and isinstance(node.value, ast.Name)
 
 
 def _where(option: str, texts_or_file: Texts) -> str:

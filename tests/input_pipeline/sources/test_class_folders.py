@@ -191,10 +191,12 @@ BY_ID = {  # the names of IDS in another order
     "commas": "n02119789,kit fox\nn01440764, tench\nn01443537,gold fish",
     "more": "n09999999 cat\nn02119789 kit fox\nn01440764 tench\nn01443537 gold fish",
     "dict": "x = {'n02119789': 'kit fox',\n 'n01440764': 'tench',\n\n 'n01443537': 'gold fish'}",
+    "lines of a dict": "'n02119789': 'kit fox',\n'n01440764': 'tench',\n'n01443537': 'gold fish',",
     "numbers": "2: kit fox\n0: tench\n1: gold_fish",
     "numbers and spaces": "1 gold fish\n2 kit fox\n0 tench",
     "numbers and points": "1. gold fish\n2. kit fox\n0. tench",
     "dict of numbers": "{2: 'kit fox', 0: 'tench',\n 1: 'gold fish'}",
+    "quoted": "    'tench',\n    'gold fish'\n    'kit fox',\n",
     "list": "classes = ['tench', 'gold fish',\n    'kit fox']",
     "class_index.json": '{"0": ["n02119789", "kit_fox"], "1": ["n01440764", "tench"], '
     '"2": ["n01443537", "gold_fish"]}',
@@ -237,9 +239,9 @@ def test_first_words_that_are_no_ids_stay_in_the_names(tmp_path, known, text, ex
         ("0: a\n1: b\nc", "'c' does not begin with an id or number and a name"),
         ("a\tb\nb\tc\nd\te", "has a tab; a line is one name"),
         ("a\n\nb\nc", r"line 2 of .*names\.txt is blank"),
-        ("'a',\nb\n'c',", r""""'a'," is blank, quoted or code; write the text alone"""),
-        ("['a',\n  b.c, 'd']", r""""\['a'," is blank, quoted or code"""),
-        ("{0: 'a',\n 0: 'b'}", "has 1 names for the 3 classes"),
+        ("'a',\nb\n'c',", r"names\.txt, line 2, is no code, unlike others: 'b'"),
+        ("['a',\n  b.c, 'd']", r"names\.txt, line 2, is code that is not understood \(b\.c\)"),
+        ("{0: 'a',\n 0: 'b'}", "line 1, is code that is not understood"),
     ],
 )
 def test_ids_and_code_that_do_not_tell_the_classes_are_refused(tmp_path, text, message):
@@ -251,25 +253,36 @@ def test_ids_and_code_that_do_not_tell_the_classes_are_refused(tmp_path, text, m
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x = [\n  # more\n  'a {}.',\n\n  'the {}.'\n]", ("a {}.", "the {}.")),
+        ("    lambda c: f'a {c}.',\n    lambda c: f\"it's a {c}.\",\n", ("a {}.", "it's a {}.")),
+        ("    'a {}.',\n    'the {c}.',", ("a {}.", "the {}.")),
+        ("'a {}.'\n'the {}.'", ("a {}.", "the {}.")),
+        ("x = [\n  # more\n  'a {}.',\n\n  f'the {name}.'\n]", ("a {}.", "the {}.")),
         ("{} here\n\n({}) there", ("{} here", "({}) there")),
-        ("{}", ("{}",)),
     ],
 )
-def test_templates_in_a_file_are_lines_or_a_list_in_python(tmp_path, text, expected):
+def test_templates_as_python_code_are_their_texts(tmp_path, text, expected):
     (tmp_path / "templates.txt").write_text(text)
     assert prompt_texts.templates(tmp_path / "templates.txt") == expected
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["lambda c: f'a {c} {}',", "lambda c: f'a {c}'", "- a {}", "'a {}'.format(c)", "'a {}',"],
+    ("text", "message"),
+    [
+        ("'a {}',\nlambda c: f'a {c.lower()}',", r"line 2, is code that .* \(\{c\.lower\(\)\}\)"),
+        ("'a {}',\nlambda c: 'a {}'.format(c),", "line 2, is code that is not understood"),
+        ("a {}\n'b {}',", "line 1, is no code, unlike others: 'a {}'"),
+        ("'a {} {}',", "have {} once"),
+    ],
 )
-def test_code_that_is_no_list_of_templates_is_refused(tmp_path, text):
-    (tmp_path / "templates.txt").write_text(f"a {{}}\n{text}")
-    for option in (tmp_path / "templates.txt", [text]):
-        with pytest.raises(ValueError, match=r"templates.*code; write the text alone"):
-            prompt_texts.templates(option)
-    (tmp_path / "templates.txt").write_text("['a {}'\n'the {}']")  # Python joins them
-    with pytest.raises(ValueError, match=r"have {} once"):
+def test_code_that_is_no_template_is_refused_by_its_line(tmp_path, text, message):
+    (tmp_path / "templates.txt").write_text(text)
+    with pytest.raises(ValueError, match=rf"templates\.txt.*{message}"):
         prompt_texts.templates(tmp_path / "templates.txt")
+    for option in (
+        "lambda c: f'a {c} {}',",
+        ["lambda c: f'a {c}'"],
+        ["- a {}"],
+        ["'a {}'.format(c)"],
+    ):
+        with pytest.raises(ValueError, match="code; write the text alone"):
+            prompt_texts.templates(option)
