@@ -218,7 +218,9 @@ def test_names_go_to_the_classes_whose_ids_or_numbers_they_have(tmp_path, form):
         (("dog", "cat"), "cat: a tabby\ndog: a poodle", ("a poodle", "a tabby")),
         (("dog", "cat"), "dog lying\ncat lying", ("dog lying", "cat lying")),
         (("a", "b"), "2012 Audi\nBMW", ("2012 Audi", "BMW")),
-        (("a", "b"), "alpha\nlambda", ("alpha", "lambda")),
+        (("a", "b"), "alpha\nlambda\u200b", ("alpha", "lambda")),
+        (("a", "b"), "digit 0\ndigit 1", ("digit 0", "digit 1")),
+        (("a", "b", "c"), "['near', '', 'far']", ("near", "", "far")),  # CLIP_benchmark's clevr
         ((), "1: one\n0: zero", ("zero", "one")),
         (IDS[:2], "\n".join(IDS[:2]), IDS[:2]),
     ],
@@ -237,6 +239,11 @@ def test_first_words_that_are_no_ids_stay_in_the_names(tmp_path, known, text, ex
         ("n01440764 a\nn01440765 b\nn02119789 c", "has no 'n01443537', a class of the source"),
         ("1 a\n2 b\n3 c", "numbers of 3 classes are 0 to 2, each once; got 1 to 3"),
         ("0: a\n1: b\nc", "'c' does not begin with an id or number and a name"),
+        ("N01440764 a\nN01443537 b\nN02119789 c", "has no 'n01440764', a class of the source"),
+        ("b,1\na,0\nc,2", "'b,1' ends in a number; write it in front"),
+        ("a 1\nb 2\nc 3", "'a 1' ends in a number"),
+        ("a,\nb,\nc", "'a,' is quoted or code"),
+        ("a\n\u200b\nc", r"line 2 of .*names\.txt is blank"),
         ("a\tb\nb\tc\nd\te", "has a tab; a line is one name"),
         ("a\n\nb\nc", r"line 2 of .*names\.txt is blank"),
         ("'a',\nb\n'c',", r"names\.txt, line 2, is no code, unlike others: 'b'"),
@@ -272,6 +279,8 @@ def test_templates_as_python_code_are_their_texts(tmp_path, text, expected):
         ("'a {}',\nlambda c: 'a {}'.format(c),", "line 2, is code that is not understood"),
         ("a {}\n'b {}',", "line 1, is no code, unlike others: 'a {}'"),
         ("'a {} {}',", "have {} once"),
+        ("1. a {}", "no number in front"),
+        ("‘a {}’", "is quoted or code"),
     ],
 )
 def test_code_that_is_no_template_is_refused_by_its_line(tmp_path, text, message):
