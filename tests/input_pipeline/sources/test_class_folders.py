@@ -19,12 +19,8 @@ def folder(tmp_path):
 def test_classes_are_the_sorted_folders_and_images_their_files(folder):
     source = make_source("class_folders", "val", path=folder)
     assert source.classes == ("n01_cat", "n02_dog")
-    assert [source[n].id for n in range(len(source))] == [
-        "n01_cat/0.JPEG",
-        "n01_cat/1.JPEG",
-        "n02_dog/0.JPEG",
-        "n02_dog/1.JPEG",
-    ]
+    names = [f"{each}/{n}.JPEG" for each in source.classes for n in (0, 1)]
+    assert [source[n].id for n in range(len(source))] == names
     assert source[3].meta == {"label": 1}
     assert source[3].captions == ["a photo of a n02 dog"]
     assert inspection.preview(source, None, None).warnings() == []
@@ -43,11 +39,9 @@ def test_zero_shot_prompts_come_from_clip_benchmarks_files(folder):
     write_json(folder / "names.json", {"pets": ["tabby", "poodle"], "other": []})
     write_json(folder / "templates.json", {"pets": ["a {c}.", "the {c}."]})
     options = {"source": "class_folders", "split": "val", "path": folder}
-    benchmark = READERS["zeroshot"](
-        **options,
-        class_names=f"{folder}/names.json:pets",
-        templates=f"{folder}/templates.json:pets",
-    )
+    files = {"class_names": "names.json:pets", "templates": "templates.json:pets"}
+    files = {option: f"{folder}/{file}" for option, file in files.items()}
+    benchmark = READERS["zeroshot"](**options, **files)
     assert benchmark.prompts == ["a tabby.", "the tabby.", "a poodle.", "the poodle."]
     with pytest.raises(ValueError, match=r"names.json has no 'cars'; it has pets, other"):
         READERS["zeroshot"](**options, class_names=f"{folder}/names.json:cars")
@@ -103,14 +97,9 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     for name in ("n01_cat/0.AVIF", "n02_dog/7.heic", "n02_dog/.DS_Store", "n01_cat/._0.JPEG"):
         (folder / "val" / name).touch()
     source = make_source("class_folders", "val", path=folder)
-    assert [source[n].id for n in range(3)] == [
-        "n01_cat/0.AVIF",
-        "n01_cat/0.JPEG",
-        "n01_cat/1.JPEG",
-    ]
-    assert (
-        "1 of 6 files have no suffix of an image, such as 7.heic, and are left out" in caplog.text
-    )
+    cats = ["n01_cat/0.AVIF", "n01_cat/0.JPEG", "n01_cat/1.JPEG"]
+    assert [source[n].id for n in range(3)] == cats
+    assert "1 of 6 files have no suffix of an image, such as 7.heic, and are left" in caplog.text
 
 
 def test_nested_folders_are_read_as_torchvision_reads_them(folder):
@@ -129,12 +118,11 @@ def test_nested_folders_are_read_as_torchvision_reads_them(folder):
 
 def test_prompts_have_spaces_where_folders_have_underscores(folder):
     picture(folder / "val" / "great_white_shark" / "0.jpg")
-    benchmark = READERS["zeroshot"](source="class_folders", path=folder, split="val")
+    options = {"source": "class_folders", "path": folder, "split": "val"}
+    benchmark = READERS["zeroshot"](**options)
     assert benchmark.prompts[0] == "a photo of a great white shark"
     assert benchmark.cases[0].group == "great white shark"
-    linear = READERS["linear_probe"](
-        source="class_folders", path=folder, split="val", train_split="val"
-    )
+    linear = READERS["linear_probe"](**options, train_split="val")
     assert linear.classes[0] == "great_white_shark"
 
 
