@@ -1,6 +1,7 @@
 """THE record contract: one example of any source, before pixels and tokens."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,6 +14,10 @@ import numpy as np
 MAX_CAPTION = 100_000
 # bytes, of Linux and of most file systems
 _MAX_NAME, _MAX_PATH = 255, 4_095
+# white space, zero-width letters and marks of direction or byte order
+_BLANK = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\u200c\u200d\u200e\u200f"
+_BLANK += "\u2060\ufeff"
+_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")  # half a surrogate pair: JSON can hold it, UTF-8 not
 
 
 @dataclass(frozen=True)
@@ -154,10 +159,10 @@ def read_caption(text: str) -> Caption:
 
 
 def trimmed(texts: Any) -> Any:
-    """A text, or nested lists of texts, without white space at the ends of the texts: line ends of
-    .txt files and cells are no part of a caption. All else is unchanged."""
+    """A text, or nested lists of texts, without white space and invisible letters at the ends of
+    the texts: line ends of .txt files and cells are no part of a caption. All else is unchanged."""
     if isinstance(texts, str):
-        return texts.strip()
+        return texts.strip(_BLANK)
     # empty ones at once: every record has some
     if not isinstance(texts, (list, tuple)) or not texts:
         return texts
@@ -166,14 +171,11 @@ def trimmed(texts: Any) -> Any:
 
 
 def check_text(text: str, kind: str = "a text") -> None:
-    """Raises DataError for a text too long for a caption, or with half a surrogate pair, which JSON
-    can hold and UTF-8 cannot."""
+    """Raises DataError for a text too long for a caption, or with a character that no text has."""
     if len(text) > MAX_CAPTION:
         raise DataError(f"{kind} of {len(text):,} characters (limit {MAX_CAPTION:,})")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{kind} that is not Unicode: {error.reason}; got {text!r:.80}") from None
+    if _NO_TEXT.search(text):
+        raise DataError(f"{kind} that is not Unicode, or holds NUL; got {text!r:.80}")
 
 
 def path_below(folder: Path, name: str) -> Path:
@@ -190,12 +192,8 @@ def path_below(folder: Path, name: str) -> Path:
             f"a file name that leads out of its folder; names are relative, without '..'; got "
             f"{name!r:.80}"
         )
-    try:
-        size = max(len(part.encode()) for part in parts)
-        is_possible = size <= _MAX_NAME and len(name) <= _MAX_PATH and "\0" not in name
-    except UnicodeEncodeError:
-        is_possible = False
-    if not is_possible:
+    size = max(len(part.encode(errors="replace")) for part in parts)
+    if size > _MAX_NAME or len(name) > _MAX_PATH or _NO_TEXT.search(name):
         raise DataError(f"a name that no file can have; got {name!r:.80}")
     return folder / name
 

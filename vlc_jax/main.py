@@ -229,7 +229,8 @@ def run(stop: StopSignal) -> int:
             elif code is None:
                 raise
         name = type(error).__name__.removesuffix("Error")
-        line = f"{name}: {error}{advice(code, error, config)}"
+        lines = f"{name}: {error}{advice(code, error, config)}".split("\n")
+        line = "\n".join(map(reading.one_line, lines))
         if peers is None:
             print(line, file=sys.stderr)
         else:

@@ -182,7 +182,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
     if rows or image_rows:
         null_table.print_nulls(rows, image_rows)
     for line in (*lines, *map(str, refused if image_rows else refused[1:])):
-        print(_line(line))
+        print(command_line.one_line(line))
     if options.out and rows:
         nulls.write(options.out, rows)
     elif options.out:
@@ -272,21 +272,16 @@ def _print(states: Mapping[str, State], root: Path) -> None:
     for name, state in states.items():
         origin = PUBLISHED[name][1]
         for note in state.notes:
-            print(_line(f"{name}: {note}"))
+            print(command_line.one_line(f"{name}: {note}"))
         if state.problem:
             problem = f"{state.problem}{_instruction(name, state, root)}"
-            print(_line(f"{name}: {_unread(state.absent)}: {problem}"))
+            print(command_line.one_line(f"{name}: {_unread(state.absent)}: {problem}"))
         elif state.missing:
             count = f"{len(state.missing):,} of {state.images:,} images are missing"
             first = f"the first is {state.missing[0]}{_instruction(name, state, root)}"
-            print(_line(f"{name}: {count}, {first}"))
+            print(command_line.one_line(f"{name}: {count}, {first}"))
         elif origin.overlap:
             print(f"{name}: its images are of {origin.overlap}")
-
-
-def _line(text: str) -> str:
-    """One printable line: annotation files can hold line breaks, terminal codes and surrogates."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _files(benchmark: Benchmark) -> list[Path]:

@@ -91,8 +91,13 @@ def exit_code(
             code = errors.ExitCode.USAGE
         if code is None:
             raise
-        print(f"{title(error)}: {message}", file=sys.stderr)
+        print(one_line(f"{title(error)}: {message}"), file=sys.stderr)
         return int(code)
+
+
+def one_line(text: str) -> str:
+    """One printable line: files can hold line breaks, terminal codes and surrogates."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 @contextlib.contextmanager

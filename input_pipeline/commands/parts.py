@@ -258,7 +258,7 @@ class Parts:
         """The result of a part; None if it is not finished, or damaged. Raises its DataError."""
         if (head := self.done(number)) is None:
             return None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             content = stores.read_file(self.path(number)).partition(b"\n")[2]
             if head["sha256"] == hashlib.sha256(content).hexdigest():
                 if head["error"]:

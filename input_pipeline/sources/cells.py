@@ -24,7 +24,7 @@ _PANDAS = re.compile(r"<\w+>\s*(\[.*\])\s*Length: \d+, dtype: .+", re.DOTALL)
 _IS_LIST = re.compile(
     rf"""
     <(?=\w*Array)\w++>\s*+\[ | .*\bdtype:\ \S+$ | b{_TEXT}$  # as pandas or numpy write texts
-    | [\w.]+\(\s*[\[({{]\s*{_ITEM} | \[\s*[\w.]+\(\s*[\[({{'"]
+    | [\w.]+\(\s*[\[({{]\s*{_ITEM} | [\[({{]\s*+[\w.]++\(\s*+[\[({{'"]
     | \[\s*+(\]$ | {_ITEM}\s*+(\]$|,?\s*+{_ITEM}) | ['"](.*['"]\s*+(\]$|,\s*+['"]) | [^\]]*$))
     | \(\s*+{_ITEM}\s*+,\s*+(\)$|{_ITEM}) | \{{\s*+{_ITEM}\s*+(\}}$|,\s*+{_ITEM})
     | \[\s*+[\[{{(]\s*+(['"]|$) | \[[\s\d.,+-]++\]$  # lists of lists, of objects, of numbers

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError, trimmed
 from vlc_jax.input_pipeline.sources import json_annotations
 from vlc_jax.input_pipeline.stores import text_file
 
 Texts = str | Path | Sequence[str] | Mapping[str, str]
 
-_ID = re.compile(r"n\d{8}")  # of WordNet
+_ID = re.compile(r"n\d{8}", re.I)  # of WordNet
 # key, separator and name of a line: "n01440764 tench", "0: tench", "1. tench", "n01440764,tench"
 _KEYED = re.compile(r"(\S+?)(\s*[:=,\t]\s*|[.)]?\s+)(\S.*)")
 # lines of a list or a dict in Python; "{} on grey" is a template
@@ -41,14 +41,12 @@ def class_names(
     if not isinstance(names, dict):
         names = _by_key(_texts(names, where), known, where)
     if ids is not None:
-        lines = _texts(read(ids, "class_ids"), "class_ids")
-        keys = [line.split()[0] for line in lines if line.strip()]
+        keys = [line.split()[0] for line in _texts(read(ids, "class_ids"), "class_ids") if line]
         if isinstance(names, dict) or len(keys) != len(names) or len({*keys}) != len(keys):
             raise ValueError(
                 f"class_ids are one per name of class_names, all different; got {len(keys)}, "
                 f"{len({*keys})} of them different, for {len(names)} names"
-                + " with ids of their own"
-                * isinstance(names, dict)
+                f"{' with ids of their own' * isinstance(names, dict)}"
             )
         names = dict(zip(keys, names, strict=True))
     if isinstance(names, dict):
@@ -69,7 +67,8 @@ def _by_key(
 ) -> Sequence[str] | dict[str, str]:
     """Names by the id or number in front of each, with spaces for underscores; without, as given.
 
-    Raises ValueError for ids of some names only, and for ids or numbers that are there twice.
+    Raises ValueError for ids of some names only, for ids or numbers that are there twice, and for
+    numbers behind the names.
     """
     rows = [(m.groups() if (m := _KEYED.fullmatch(name)) else (name, "", "")) for name in names]
     # "dog a big one" of the class dog may be a name
@@ -91,6 +90,11 @@ def _by_key(
                 f"{where}: {line!r:.80} does not begin with an id or number and a name; write the "
                 "id in front of every name or of none"
             )
+        ends = [re.fullmatch(r"(.+?)(?:\s*[,;:=]\s*|\s+)(\d{1,9})", name) for name in names]
+        # by the text in front: "digit 0", "digit 1" are names
+        numbers = sorted(map(int, dict(end.groups() for end in ends if end).values()))
+        if names and numbers in ([*range(len(names))], [*range(1, len(names) + 1)]):
+            raise ValueError(f"{where}: {names[0]!r:.80} ends in a number; write it in front")
         if tabs := [name for name in names if "\t" in name]:
             raise ValueError(f"{where}: {tabs[0]!r:.80} has a tab; a line is one name")
         return names
@@ -162,10 +166,10 @@ def templates(texts_or_file: Texts) -> tuple[str, ...]:
     # {c} is CLIP_benchmark's placeholder
     texts = tuple(text.replace("{c}", "{}") for text in _texts(texts, where))
     for template in texts:
-        if template.count("{}") != 1 or {"{", "}"} & {*template.replace("{}", "")}:
+        if not re.fullmatch(r"(?!\d+[.):]\s)[^{}]*\{\}[^{}]*", template):
             raise ValueError(
-                f"{where} have {{}} once, in place of the class, and no other braces; got "
-                f"{template!r:.80}"
+                f"{where} have {{}} once, in place of the class, no other braces and no number in "
+                f"front; got {template!r:.80}"
             )
     if not texts:
         raise ValueError(f"{where}: there are none")
@@ -191,7 +195,7 @@ def read(texts_or_file: Texts, option: str) -> Any:
             return json_annotations.parse(text)
     except (OSError, ValueError, RecursionError, DataError) as error:
         raise ValueError(f"{option}: cannot read {file}: {error}") from error
-    lines = [line.strip() for line in text.rstrip().split("\n")]
+    lines = trimmed(text.rstrip().split("\n"))
     if any(map(_CODE.fullmatch, lines)):
         return _code_value(text, f"{option}: {file}")
     if "" in lines[:-1] and option == "class_names":
@@ -209,8 +213,7 @@ def _code_value(text: str, where: str) -> Any:
         text = text.lstrip()
     else:
         lines = enumerate(map(str.strip, text.split("\n")), start=1)
-        others = [each for each in lines if each[1] and not _CODE.fullmatch(each[1])]
-        if plain := [each for each in others if not each[1].startswith("#")]:
+        if plain := [x for x in lines if x[1][:1] not in ("", "#") and not _CODE.fullmatch(x[1])]:
             line, other = plain[0]
             raise ValueError(f"{where}, line {line}, is no code, unlike others: {other!r:.80}")
         text = f"[{text}\n]"
@@ -230,27 +233,22 @@ def _code_value(text: str, where: str) -> Any:
 
 def _value(node: ast.expr) -> Any:
     """The value of a literal. Raises SyntaxError for other code."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str | int):
-        return node.value
-    if isinstance(node, ast.List | ast.Tuple):
-        return [_value(each) for each in node.elts]
-    if isinstance(node, ast.Lambda):
-        return _value(node.body)
-    if isinstance(node, ast.JoinedStr):
-        return "".join("{}" if _is_name(each) else _value(each) for each in node.values)
-    if isinstance(node, ast.Dict) and None not in node.keys:
-        values = {
-            _value(key): _value(value) for key, value in zip(node.keys, node.values, strict=True)
-        }
-        if len(values) == len(node.keys):
-            return values
+    match node:
+        case ast.Constant(value=str() | int()):
+            return node.value
+        case ast.List() | ast.Tuple():
+            return [*map(_value, node.elts)]
+        case ast.Lambda():
+            return _value(node.body)
+        case ast.JoinedStr():
+            return "".join(map(_value, node.values))
+        case ast.FormattedValue(value=ast.Name(), conversion=-1, format_spec=None):
+            return "{}"
+        case ast.Dict() if None not in node.keys:
+            values = dict(zip(map(_value, node.keys), map(_value, node.values), strict=True))
+            if len(values) == len(node.keys):
+                return values
     raise SyntaxError(ast.unparse(node)[:80], (None, node.lineno, 0, None))
-
-
-def _is_name(node: ast.expr) -> bool:
-    """True for {c} in an f-string."""
-    is_plain = isinstance(node, ast.FormattedValue) and (node.conversion, node.format_spec)
-    return is_plain == (-1, None) and isinstance(node.value, ast.Name)
 
 
 def _where(option: str, texts_or_file: Texts) -> str:
@@ -261,7 +259,8 @@ def _where(option: str, texts_or_file: Texts) -> str:
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise ValueError(f"{where} are texts; got {value!r:.80}")
-    code = re.compile(r"""\s*((lambda|def)\b.*:.*|[-*]\s.*|["'“].*|.*["'],)""", re.DOTALL)
-    if odd := [text for text in value if code.fullmatch(text) or not text.strip("\0 \t\n")]:
-        raise ValueError(f"{where}: {odd[0]!r:.80} is blank, quoted or code; write the text alone")
-    return tuple(value)
+    code = re.compile(r"""\s*((lambda|def)\b.*:.*|[-*]\s.*|["'“‘`].*|.*,)""", re.DOTALL)
+    texts = trimmed(tuple(value))
+    if odd := [text for text in texts if "\0" in text or code.fullmatch(text)]:
+        raise ValueError(f"{where}: {odd[0]!r:.80} is quoted or code; write the text alone")
+    return texts

@@ -19,12 +19,8 @@ def folder(tmp_path):
 def test_classes_are_the_sorted_folders_and_images_their_files(folder):
     source = make_source("class_folders", "val", path=folder)
     assert source.classes == ("n01_cat", "n02_dog")
-    assert [source[n].id for n in range(len(source))] == [
-        "n01_cat/0.JPEG",
-        "n01_cat/1.JPEG",
-        "n02_dog/0.JPEG",
-        "n02_dog/1.JPEG",
-    ]
+    names = [f"{each}/{n}.JPEG" for each in source.classes for n in (0, 1)]
+    assert [source[n].id for n in range(len(source))] == names
     assert source[3].meta == {"label": 1}
     assert source[3].captions == ["a photo of a n02 dog"]
     assert inspection.preview(source, None, None).warnings() == []
@@ -43,11 +39,9 @@ def test_zero_shot_prompts_come_from_clip_benchmarks_files(folder):
     write_json(folder / "names.json", {"pets": ["tabby", "poodle"], "other": []})
     write_json(folder / "templates.json", {"pets": ["a {c}.", "the {c}."]})
     options = {"source": "class_folders", "split": "val", "path": folder}
-    benchmark = READERS["zeroshot"](
-        **options,
-        class_names=f"{folder}/names.json:pets",
-        templates=f"{folder}/templates.json:pets",
-    )
+    files = {"class_names": "names.json:pets", "templates": "templates.json:pets"}
+    files = {option: f"{folder}/{file}" for option, file in files.items()}
+    benchmark = READERS["zeroshot"](**options, **files)
     assert benchmark.prompts == ["a tabby.", "the tabby.", "a poodle.", "the poodle."]
     with pytest.raises(ValueError, match=r"names.json has no 'cars'; it has pets, other"):
         READERS["zeroshot"](**options, class_names=f"{folder}/names.json:cars")
@@ -103,14 +97,9 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     for name in ("n01_cat/0.AVIF", "n02_dog/7.heic", "n02_dog/.DS_Store", "n01_cat/._0.JPEG"):
         (folder / "val" / name).touch()
     source = make_source("class_folders", "val", path=folder)
-    assert [source[n].id for n in range(3)] == [
-        "n01_cat/0.AVIF",
-        "n01_cat/0.JPEG",
-        "n01_cat/1.JPEG",
-    ]
-    assert (
-        "1 of 6 files have no suffix of an image, such as 7.heic, and are left out" in caplog.text
-    )
+    cats = ["n01_cat/0.AVIF", "n01_cat/0.JPEG", "n01_cat/1.JPEG"]
+    assert [source[n].id for n in range(3)] == cats
+    assert "1 of 6 files have no suffix of an image, such as 7.heic, and are left" in caplog.text
 
 
 def test_nested_folders_are_read_as_torchvision_reads_them(folder):
@@ -129,12 +118,11 @@ def test_nested_folders_are_read_as_torchvision_reads_them(folder):
 
 def test_prompts_have_spaces_where_folders_have_underscores(folder):
     picture(folder / "val" / "great_white_shark" / "0.jpg")
-    benchmark = READERS["zeroshot"](source="class_folders", path=folder, split="val")
+    options = {"source": "class_folders", "path": folder, "split": "val"}
+    benchmark = READERS["zeroshot"](**options)
     assert benchmark.prompts[0] == "a photo of a great white shark"
     assert benchmark.cases[0].group == "great white shark"
-    linear = READERS["linear_probe"](
-        source="class_folders", path=folder, split="val", train_split="val"
-    )
+    linear = READERS["linear_probe"](**options, train_split="val")
     assert linear.classes[0] == "great_white_shark"
 
 
@@ -218,7 +206,9 @@ def test_names_go_to_the_classes_whose_ids_or_numbers_they_have(tmp_path, form):
         (("dog", "cat"), "cat: a tabby\ndog: a poodle", ("a poodle", "a tabby")),
         (("dog", "cat"), "dog lying\ncat lying", ("dog lying", "cat lying")),
         (("a", "b"), "2012 Audi\nBMW", ("2012 Audi", "BMW")),
-        (("a", "b"), "alpha\nlambda", ("alpha", "lambda")),
+        (("a", "b"), "alpha\nlambda\u200b", ("alpha", "lambda")),
+        (("a", "b"), "digit 0\ndigit 1", ("digit 0", "digit 1")),
+        (("a", "b", "c"), "['near', '', 'far']", ("near", "", "far")),  # CLIP_benchmark's clevr
         ((), "1: one\n0: zero", ("zero", "one")),
         (IDS[:2], "\n".join(IDS[:2]), IDS[:2]),
     ],
@@ -237,6 +227,11 @@ def test_first_words_that_are_no_ids_stay_in_the_names(tmp_path, known, text, ex
         ("n01440764 a\nn01440765 b\nn02119789 c", "has no 'n01443537', a class of the source"),
         ("1 a\n2 b\n3 c", "numbers of 3 classes are 0 to 2, each once; got 1 to 3"),
         ("0: a\n1: b\nc", "'c' does not begin with an id or number and a name"),
+        ("N01440764 a\nN01443537 b\nN02119789 c", "has no 'n01440764', a class of the source"),
+        ("b,1\na,0\nc,2", "'b,1' ends in a number; write it in front"),
+        ("a 1\nb 2\nc 3", "'a 1' ends in a number"),
+        ("a,\nb,\nc", "'a,' is quoted or code"),
+        ("a\n\u200b\nc", r"line 2 of .*names\.txt is blank"),
         ("a\tb\nb\tc\nd\te", "has a tab; a line is one name"),
         ("a\n\nb\nc", r"line 2 of .*names\.txt is blank"),
         ("'a',\nb\n'c',", r"names\.txt, line 2, is no code, unlike others: 'b'"),
@@ -272,6 +267,8 @@ def test_templates_as_python_code_are_their_texts(tmp_path, text, expected):
         ("'a {}',\nlambda c: 'a {}'.format(c),", "line 2, is code that is not understood"),
         ("a {}\n'b {}',", "line 1, is no code, unlike others: 'a {}'"),
         ("'a {} {}',", "have {} once"),
+        ("1. a {}", "no number in front"),
+        ("‘a {}’", "is quoted or code"),
     ],
 )
 def test_code_that_is_no_template_is_refused_by_its_line(tmp_path, text, message):

@@ -98,6 +98,7 @@ LISTS = {
     "<ArrowStringArray>\n['a dog', 'b cat']\nLength: 2, dtype: str": ["a dog", "b cat"],
     "[np.str_('a dog'), np.str_(\"b's\")]": ["a dog", "b's"],
     "array(['a (dog)', 'b <NA>'], dtype=object)": ["a (dog)", "b <NA>"],
+    "(np.str_('a dog'), np.str_('b'))": ["a dog", "b"],
     "('a dog',)": ["a dog"],
     "{'a dog', 'b'}": ["a dog", "b"],
     "('Hello') is written there": ["('Hello') is written there"],
@@ -143,7 +144,7 @@ def test_a_list_of_captions_that_is_not_whole_is_damage(folder, cell, reason):
 
 
 def test_white_space_at_the_ends_of_texts_is_no_part_of_them(folder):
-    row = {"image": "p00.jpg", "caption": ["a red square\r\n", "\u3000b\n c"]}
+    row = {"image": "p00.jpg", "caption": ["a red square\r\n", "\u200b\u3000b\n c\ufeff"]}
     path = write_jsonl(folder / "a.jsonl", [row | {"no": [[" x "], []], "yes": ["y\n"]}])
     record = RecordsSource(path=path, negatives_column="no", positives_column="yes")[0]
     assert record.captions == ["a red square", "b\n c"]
