@@ -1,5 +1,6 @@
 """Which attention a tower has, why, and that it works."""
 
+import functools
 import logging
 
 import jax
@@ -97,6 +98,32 @@ def test_an_odd_number_of_tokens_is_padded_for_cudnn(monkeypatch, is_causal):
     assert lengths == [8, 8, 8]
     for array, expected in zip(padded, plain, strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_16_bit_attention_is_as_near_to_float64_as_that_of_jax(is_causal):
+    rng = np.random.default_rng(0)
+    means = np.array([0, 0, 1, 0]).reshape(4, 1, 1, 1, 1)  # all values have a part in common
+    arrays = jnp.asarray(rng.normal(means, size=(4, 2, 50, 3, 16)), jnp.bfloat16)
+
+    def by_jax(*arrays):
+        return jax.nn.dot_product_attention(*arrays, is_causal=is_causal, implementation="xla")
+
+    def by_hand(*arrays):
+        return attention.full_attention(*arrays, is_causal, "xla")
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def outputs(attend, arrays):
+        mixed, pull_back = jax.vjp(attend, *arrays[:3])
+        return jnp.stack([mixed, *pull_back(arrays[3])])
+
+    with jax.enable_x64(True):
+        exact = np.asarray(outputs(by_jax, jnp.asarray(arrays, jnp.float64)))
+
+    def errors(attend):
+        return ((np.asarray(outputs(attend, arrays), np.float64) - exact) ** 2).mean((1, 2, 3, 4))
+
+    assert np.all(errors(by_hand) < 1.4 * errors(by_jax))
 
 
 @pytest.fixture

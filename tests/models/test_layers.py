@@ -52,6 +52,25 @@ def test_dense_equals_linen_dense_in_value_and_gradient(x, dtype):
     assert_close(ours(jax.random.key(1), x), theirs(jax.random.key(1), x))
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_dense_into_and_out_of_heads_is_dense(x, dtype):
+    def of(split, params, x):
+        parts = {"heads": 3, "parts": 2} if split else {}
+        into, out = layers.Dense(12, dtype=dtype, **parts), layers.Dense(4, dtype=dtype)
+        ys = into.apply(params[0], x)
+        ys = ys if split else jnp.split(ys, 2, axis=-1)
+        return [out.clone(has_heads=split).apply(params[1], y) for y in ys]
+
+    rng = np.random.default_rng(1)
+    shapes = ((8, 12), (12,)), ((6, 4), (4,))
+    params = [
+        {"params": {"kernel": rng.normal(size=kernel), "bias": rng.normal(size=bias)}}
+        for kernel, bias in shapes
+    ]
+    params = jax.tree.map(lambda p: p.astype(np.float32), params)
+    assert_close(*(jax.jit(of, static_argnums=0)(split, params, x) for split in (True, False)))
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_equals_numpy(x, is_causal):
     module = layers.Attention(heads=2, initial=CLIP_INIT)

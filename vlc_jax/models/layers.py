@@ -4,6 +4,7 @@ Parameters of the towers are always float32; `dtype` is the type of matrix produ
 Softmax and layer norms are computed in float32 for every `dtype`.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -111,11 +112,14 @@ def side_by_side(init: Initializer, width: int) -> Initializer:
 
 
 class Dense(nn.Module):
-    """`nn.Dense`; in float32, the dtype of CPUs, one product of two matrices with all leading axes
-    merged.
+    """`nn.Dense`, also into or out of attention heads; its kernel is one matrix.
 
-    With unmerged axes, XLA on CPU (jax 0.10) takes a fifth longer for a step of the mini model. On
-    a TPU merging 196 tokens, no multiple of its tiles of 8 rows, copies every activation.
+    In float32, the dtype of CPUs, one product of two matrices with all leading axes merged: with
+    unmerged axes, XLA on CPU (jax 0.10) takes a fifth longer for a step of the mini model. In 16
+    bits no axes are merged or split after the product, which copies every activation on a TPU.
+
+    heads: each output is (*axes, heads, features / parts / heads).   has_heads: so is the input.
+    parts: more than 1 for a tuple of outputs, each the product with a part of the kernel's columns.
     """
 
     features: int
@@ -124,26 +128,57 @@ class Dense(nn.Module):
     kernel_init: Initializer = nn.initializers.lecun_normal()
     bias_init: Initializer = nn.initializers.zeros
     param_dtype: Any = jnp.float32
+    heads: int | None = None
+    has_heads: bool = False
+    parts: int = 1
 
     @nn.compact
-    def __call__(self, x: Float[Array, "*axes features"]) -> Float[Array, "*axes out"]:
-        *axes, features = x.shape
-        kernel = self.param("kernel", self.kernel_init, (features, self.features), self.param_dtype)
-        if jnp.dtype(self.dtype) == jnp.float32:
-            x = x.reshape(-1, features)
-        x = x.astype(self.dtype)
-        y = jnp.dot(x, kernel.astype(self.dtype))
-        if self.has_variable("params", lora.ATTACHED):
-            y = lora.adapted(x, y, kernel, self.get_variable("params", lora.ATTACHED))
+    def __call__(
+        self, x: Float[Array, "... features"]
+    ) -> Float[Array, "... out"] | tuple[Float[Array, "... out"], ...]:
+        first = x.ndim - 1 - self.has_heads
+        axes, inputs = x.shape[:first], x.shape[first:]
+        matrix, width = (math.prod(inputs), self.features), self.features // self.parts
+        outputs = (width,) if self.heads is None else (self.heads, width // self.heads)
+        kernel = self.param("kernel", self.kernel_init, matrix, self.param_dtype)
+        adapter = self.get_variable("params", lora.ATTACHED)
+        is_merged = jnp.dtype(self.dtype) == jnp.float32
+        bias = None
         if self.use_bias:
             bias = self.param("bias", self.bias_init, (self.features,), self.param_dtype)
-            y += bias.astype(self.dtype)[(None,) * (y.ndim - 1)]
-        return y.reshape(*axes, self.features)
+            bias = bias.astype(self.dtype)
+        x = x.astype(self.dtype)
+        if is_merged or adapter is not None:
+            x = x.reshape(*((-1,) if is_merged else axes), matrix[0])
+            y = jnp.dot(x, kernel.astype(self.dtype))
+            if adapter is not None:
+                y = lora.adapted(x, y, kernel, adapter)
+            y = y if bias is None else y + bias[(None,) * (y.ndim - 1)]
+            ys = _parts(y, self.parts)
+        else:
+            kernels = _parts(kernel.astype(self.dtype), self.parts)
+            kernels = [part.reshape(*inputs, *outputs) for part in kernels]
+            ys = [jnp.tensordot(x, part, len(inputs)) for part in kernels]
+            if bias is not None:
+                bias = bias.reshape(self.parts, *(1,) * first, *outputs)
+                ys = [y + bias[index] for index, y in enumerate(ys)]
+        ys = tuple(y.reshape(*axes, *outputs) for y in ys)
+        return ys if self.parts > 1 else ys[0]
+
+
+def _parts(x: jax.Array, parts: int) -> list[jax.Array]:
+    """Equal parts of the last axis."""
+    return [x] if parts == 1 else jnp.split(x, parts, axis=-1)
 
 
 def layer_norm(epsilon: float, dtype: Any, name: str | None = None) -> nn.LayerNorm:
-    """A layer norm with float32 statistics; the exact variance, since E[x^2] - E[x]^2 cancels."""
-    return nn.LayerNorm(epsilon=epsilon, dtype=dtype, use_fast_variance=False, name=name)
+    """A layer norm with float32 statistics.
+
+    E[x^2] - E[x]^2 cancels in float32; bfloat16's 8 bits cannot hold a deviation so small beside
+    the mean, and one pass reads less.
+    """
+    is_fast = jnp.dtype(dtype) == jnp.bfloat16
+    return nn.LayerNorm(epsilon=epsilon, dtype=dtype, use_fast_variance=is_fast, name=name)
 
 
 class MLP(nn.Module):
@@ -216,17 +251,13 @@ class Attention(nn.Module):
         batch, length, width = *x.shape[:2], queries.shape[-1]
         head = width // self.heads
 
-        def dense(features: int, init: Initializer, name: str, use_bias: bool = True) -> Dense:
-            return Dense(features, use_bias, self.dtype, init, name=name)
+        def dense(features: int, init: Initializer, name: str, **options: Any) -> Dense:
+            return Dense(features, dtype=self.dtype, kernel_init=init, name=name, **options)
 
-        query = dense(width, self.initial.query, "query")(queries)
-        query = query.reshape(*query.shape[:2], self.heads, head)
+        query = dense(width, self.initial.query, "query", heads=self.heads)(queries)
         query = jnp.broadcast_to(query, (batch, *query.shape[1:]))
-        key_value = dense(2 * width, self.initial.key_value, "key_value", self.key_bias)(x)
-        key, value = (
-            part.reshape(batch, length, self.heads, head)
-            for part in jnp.split(key_value, 2, axis=-1)
-        )
+        options = {"use_bias": self.key_bias, "heads": self.heads, "parts": 2}
+        key, value = dense(2 * width, self.initial.key_value, "key_value", **options)(x)
         if not self.key_bias:
             bias = self.param("value_bias", nn.initializers.zeros, (width,))
             value += bias.astype(self.dtype).reshape(1, 1, self.heads, head)
@@ -245,10 +276,11 @@ class Attention(nn.Module):
                 key_value_seq_lengths=None if positions is None else positions + 1,
                 implementation="xla",
             )
-        mixed = mixed.reshape(batch, -1, width)
-        if self.inner_norm is not None:
+        has_heads = self.inner_norm is None
+        if not has_heads:
+            mixed = mixed.reshape(batch, -1, width)
             mixed = layer_norm(self.inner_norm, self.dtype, "norm")(mixed)
-        return dense(width, self.initial.out, "out")(mixed)
+        return dense(width, self.initial.out, "out", has_heads=has_heads)(mixed)
 
 
 class Block(nn.Module):
