@@ -13,7 +13,7 @@ Hugging Face or big_vision, an exported folder, or the workdir of a run); tokeni
 folder, where the weights' folder has none); data (the table: .csv, .tsv, .jsonl, .parquet, COCO
 captions .json, or a folder that vlc-jax prepare wrote); images (folder in which image names start;
 default: that of the table); image_column, caption_column, negatives_column, positives_column
-(default: the first of the usual names that the table has, see COLUMNS; "none": no such column);
+(default: the first of the usual names that the table has; "none": no such column);
 method=clip_ft|negclip|hn|hp_hn|fsc_clip|... (as in configs/records.py; hard texts come from the
 table's columns if it has them, else from the method's rules); tagger (likewise);
 frozen=image|text|all_but_last_N (blocks of each tower); lora (rank of adapters of queries and

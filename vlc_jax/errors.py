@@ -36,6 +36,7 @@ class ExitCode(enum.IntEnum):
     PREEMPTED = 75  # stopped by a signal, state saved; run the same command again
 
 
+ALIASES = {"lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps"}
 # of an OSError: the storage is full or fails, and the program is right
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # of an OSError that names its file: something else lies there, or nobody may write there
@@ -67,8 +68,8 @@ def known(kind: str, name: str, names: Iterable[str], error: type[Exception] = U
     if is_table and name in names.refused:
         raise error(f"{kind} {name!r}: {names.refused[name]}")
     listed = [str(other) for other in names]
-    nearest = difflib.get_close_matches(str(name), listed, n=1, cutoff=0.0)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
+    near = _nearest(str(name), listed)
+    hint = f"; did you mean {near!r}?" if near else ";"
     unknown = f"unknown {kind} {name!r}{hint} known: {', '.join(listed)}"
     broken = (f"{each.package} is left out: {each.error}" for each in plugins() if each.error)
     raise error("; the plug-in ".join([unknown, *(broken if is_table else ())]))
@@ -76,8 +77,13 @@ def known(kind: str, name: str, names: Iterable[str], error: type[Exception] = U
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Hint for an error message, " (did you mean 'x'?)"; "" if no known word is similar."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = _nearest(word, known)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    alias = ALIASES.get(word)
+    return alias if alias in known else "".join(difflib.get_close_matches(word, known, 1, 0.5))
 
 
 class WeightsError(Exception):
@@ -270,7 +276,7 @@ def _attribute(name: str) -> Any:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module}.".startswith(f"{missing}."):
-            places = ", ".join([*_folders, "the installed packages"])
+            places = " or ".join([*_folders, "the installed packages"])
             raise UsageError(f"there is no module {missing} in {places}") from None
         raise UsageError(f"cannot import {module}: {_cause(error)}") from error
     if not hasattr(found, attribute):

@@ -57,7 +57,7 @@ class RecordsSource(row_records.RowRecords):
     """
 
     _kind = "records"  # prefix of fingerprints
-    _folder_option = "image_folder"
+    _folder_option = "image_folder (of finetune: images)"
     # False if every row of the file is a record by its definition
     _joins_rows = True
     _split_advice = (

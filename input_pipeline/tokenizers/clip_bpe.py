@@ -23,6 +23,7 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import (
 # openai/CLIP, also in the wheel of open_clip_torch; MIT
 GZIPPED = "bpe_simple_vocab_16e6.txt.gz"
 IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)
+GIVE = f"give `path` (of finetune: tokenizer=FILE): {', '.join(IN_FOLDER)}, or their folder"
 # ship GZIPPED; located, never imported: both import torch
 PACKAGES = ("open_clip", "clip")
 START, END = "<|startoftext|>", "<|endoftext|>"
@@ -128,16 +129,14 @@ def _find(path: str | Path) -> Path:
         if not files:
             raise ValueError(
                 "no CLIP vocabulary is installed (looked into the packages "
-                f"{', '.join(PACKAGES)}): give `path` (of finetune: tokenizer), a file "
-                f"{GZIPPED} or a folder with {' or '.join(IN_FOLDER[:2])}, as Hugging Face has "
-                "beside CLIP's weights"
+                f"{', '.join(PACKAGES)}): {GIVE}"
             )
         return files[0]
     path = Path(path)
     if path.is_dir():
         files = [path / name for name in IN_FOLDER if (path / name).exists()]
         if not files:
-            raise ValueError(f"{path} holds no CLIP vocabulary; looked for {', '.join(IN_FOLDER)}")
+            raise ValueError(f"{path} holds no CLIP vocabulary: {GIVE}")
         return files[0]
     return path.with_name("merges.txt") if path.name == "vocab.json" else path
 

@@ -120,7 +120,7 @@ def test_a_name_of_open_clip_becomes_an_address(weights, address):
         (",lora=-1", "learning_rate and steps are 0 or more"),
         (",epochs=0", "epochs is a whole number from 1 on; got 0"),
         (",method=hphn", "unknown method 'hphn'; did you mean 'hp_hn'"),
-        (",weight=x", "did you mean 'weights'"),
+        (",lr=1", "did you mean 'learning_rate'"),
     ],
 )
 def test_a_wrong_argument_is_refused(table, more, line):

@@ -95,7 +95,9 @@ def test_defaults_fit_the_number_of_images(tmp_path, rows, batch, warmup):
     assert (chosen.batch_size, chosen.epochs, chosen.steps) == (4, None, 50)
 
 
-def test_the_header_of_a_table_is_no_image(tmp_path):
+def test_rows_are_counted_without_the_header_and_in_text_alone(tmp_path):
+    (tmp_path / "a.xlsx").write_text("PK")
+    assert records.count_images(str(tmp_path / "a.xlsx")) == records.ENOUGH
     (tmp_path / "a.csv").write_text("image,caption\na.jpg,a dog\nb.jpg,a cat\n")
     assert records.count_images(str(tmp_path / "a.csv")) == 2
 

@@ -43,7 +43,7 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--confg=x"], ["confg", "Did you mean"]),
         ("configs/scenes/clip.py:stps=3", [], ["'stps'", "did you mean 'steps'"]),
         ("configs/records.py:path=no.jsonl", [], ["no.jsonl"]),
-        ("configs/none.py", [], ["unknown config 'none'", "scenes/clip"]),
+        ("configs/none.py", [], ["no config file configs/none.py; unknown config 'none'"]),
         (helpers.TINY, ["--config.batch_size=30"], ["30 is not divisible by 8", "24 or 32"]),
         (helpers.TINY, ["--config.model.vocab_size=10"], ["tokenizer has", "model embeds 10"]),
         (helpers.TINY, ["--config.input.source=scene"], ["'scene'", "did you mean 'scenes'"]),

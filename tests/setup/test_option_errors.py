@@ -61,16 +61,16 @@ def test_an_error_of_a_config_file_names_the_file_and_its_line(tmp_path, capsys,
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
 def test_an_error_of_our_configs_is_whole(capsys, tmp_path):
-    start = "--config=configs/records.py:path=x.jsonl,init_from="
-    line = error_of([f"{start}{tmp_path}/none"], capsys)
+    start = "--config records:path=x.jsonl,init_from="
+    line = error_of(f"{start}{tmp_path}/none".split(), capsys)
     end = "name the workdir of a run; published weights: --config finetune:weights={},data=TABLE"
     folder = f"{tmp_path}/none"
-    assert line.endswith(f"{folder} does not exist: {end.format(folder)}")
-    line = error_of([f"{start}{tmp_path}"], capsys)
+    assert line == f"{start}{folder}: {folder} does not exist: {end.format(folder)}"
+    line = error_of(f"{start}{tmp_path}".split(), capsys)
     assert line.endswith(f"{tmp_path} has no config.json: {end.format(tmp_path)}")
     (tmp_path / "config.json").write_text("[]")
     assert f"{tmp_path}/config.json is not the config of a run" in error_of(
-        [f"{start}{tmp_path}"], capsys
+        f"{start}{tmp_path}".split(), capsys
     )
     both = "--config=configs/eval/all.py:run=runs/a,weights=b.pt,sets=cola"
     assert "run=runs/a has weights of its own" in error_of([both], capsys)

@@ -48,7 +48,7 @@ def table():
     [
         ("own.good.TEXT", "it must be a number; got 'seven'"),
         ("own.good.NUMBR", r"own/good\.py has no 'NUMBR' \(did you mean 'NUMBER'\?\)"),
-        ("own.god.NUMBER", "there is no module own.god in .*, the installed packages$"),
+        ("own.god.NUMBER", "there is no module own.god in .* or the installed packages$"),
         ("owm.good.NUMBER", "there is no module owm in"),
         ("own.broken.NUMBER", r"cannot import own.broken: .*own/broken\.py:2: ModuleNotFoundError"),
         ("own.ends.NUMBER", r"cannot import own.ends: .*own/ends\.py:2: SystemExit: usage"),

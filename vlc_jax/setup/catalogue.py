@@ -41,9 +41,8 @@ def find_config(text: str) -> str:
     for path in (Path(name), Path(f"{name}.py"), config_folder() / f"{short}.py"):
         if path.is_file():
             return f"{path}{colon}{argument}"
-    if name.endswith(".py") and not name.startswith("configs/"):
-        raise errors.UsageError(f"there is no config file {name}")
-    raise errors.UsageError(_unknown(short, config_names()))
+    absent = f"there is no config file {name}; " if name.endswith(".py") else ""
+    raise errors.UsageError(absent + _unknown(short, config_names()))
 
 
 def _unknown(name: str, names: list[str]) -> str:

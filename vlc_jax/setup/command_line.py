@@ -39,7 +39,6 @@ OPTIONS = re.compile(
 # Tables of a config whose keys may be dotted names -> the option that they become.
 ENTRIES = {"config.losses": "loss", "config.evals": "reader"}
 MESSAGE = 300  # letters of an error of a config file; ml_collections lists whole configs
-ALIASES = {"lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps"}  # of optimizer
 
 
 def config(holder: flags.FlagHolder = CONFIG) -> ConfigDict:
@@ -92,9 +91,8 @@ def _parse(
     """Parses `argv` into flags and returns the rest.   holder, given: flag of the config, and where
     it looks for --config.FIELD. Raises UsageError."""
     try:
-        argv, options = split_options(named_entries(with_config_paths(argv)))
-        given[:] = argv
-        rest = values(argv)
+        given[:], options = split_options(named_entries(with_config_paths(argv)))
+        rest = values(given)
         for group, option, text in options:
             set_option(config(holder), group, option, text)
         return rest
@@ -107,13 +105,13 @@ def _parse(
 def _message(error: Exception, argv: list[str]) -> str:
     """The line for an error of absl or ml_collections; raises an error that is of neither."""
     if (file_error := _config_file_error(error)) is not None:
-        return f"--config {_flag(argv, 'config')}: {file_error}"
+        return f"--config {_flag(argv, 'config') or 'of the run'}: {file_error}"
     if isinstance(error, AttributeError | KeyError):  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         missing = str(inner.args[0])
         message = "unknown config field " + ". ".join(missing.splitlines())
         name = missing.strip("'")
-        if near := ALIASES.get(name):
+        if near := errors.ALIASES.get(name):
             message += f"; did you mean {near!r}?"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
             # a name in place of a field

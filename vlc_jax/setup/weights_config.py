@@ -62,7 +62,7 @@ def completed(config: ConfigDict) -> ConfigDict:
     if not is_of_weights(config):
         return config
     if not config.init_from:
-        raise UsageError("config.model.name=init_from takes the model of weights: set init_from")
+        raise UsageError("config.model.name=init_from needs init_from (of finetune: weights)")
     path, options = addresses.copy_of("config.init_from", config.init_from), {}
     if not path.exists():
         raise UsageError(f"config.init_from: no weights at {path}")
@@ -312,9 +312,8 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
     ]
     if not matches:
         raise UsageError(
-            f"the weights at {path} match no known variant: image tower (width, depth) "
-            f"{sizes.image} with patches of {sizes.patch_size}, text tower {sizes.text}; name one "
-            f"as variant=..., of {', '.join(variants.VARIANTS)}"
+            f"{path} has no variant of `vlc-jax --list`: image tower (width, depth) {sizes.image}, "
+            f"patches of {sizes.patch_size}, text tower {sizes.text}; docs/extending.md adds one"
         )
     return (same_grid or matches)[0]
 

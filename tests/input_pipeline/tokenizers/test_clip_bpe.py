@@ -126,5 +126,5 @@ def test_clip_without_a_path_finds_an_installed_vocabulary(clip_vocabulary, tmp_
     assert found.fingerprint == clip_vocabulary["sha256"]
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ValueError, match="empty holds no CLIP vocabulary; looked for tokenizer"):
+    with pytest.raises(ValueError, match="empty holds no CLIP vocabulary: give `path`"):
         make_tokenizer("clip", 77, path=empty)
