@@ -69,7 +69,7 @@ WORDS = {
 LIMITS = {"vlc_jax": (18, 75), "vlc_jax.input_pipeline": (16, 65)}
 CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax.evaluators": 30}
 # Packages that take a tenth of a second and more: no command imports them before it needs them.
-SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pandas", "pyarrow", "scipy", "sklearn", "tokenizers"}
+SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pyarrow", "scipy", "sklearn", "tokenizers"}
 # Lines of Python of the product, the laboratory and the tests; words of the pages; files of product
 # and laboratory that name a method, which is all that a person writes for it beside its test: the
 # config, its record and, where it has one of its own, the loss or head. The pages that name it are
