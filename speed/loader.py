@@ -44,7 +44,7 @@ def main(
 ) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        source = make_source("records", "all", path=table) if table else Pictures(folder, records)
+        source = make_source("records", "all", path=table) if table else pictures(folder, records)
         transform = ImageTransform(224, crop)
         paths = [source[index].image for index in range(min(BATCH, records))]
         rng = np.random.default_rng(0)
@@ -56,7 +56,8 @@ def main(
         }
         for size in SHARD_SIZES:
             shards = folder / f"shards_{size}"
-            shard_writer.write(First(source, records // 4), shards, size=size)
+            first = Records(source[index] for index in range(min(len(source), records // 4)))
+            shard_writer.write(first, shards, size=size)
             prepared = make_source("shards", "all", path=str(shards))
             sides[f"loader, prepare --size {size}"] = partial(whole_loader, prepared, transform)
         if torch_python:
@@ -72,36 +73,19 @@ def plain_pillow(path: Path) -> np.ndarray:
     return harness.centre_pixels(Image.open(io.BytesIO(path.read_bytes())))
 
 
-class Pictures:
-    """Random JPEG files, at most 64, as a source of many records."""
+class Records(list[Record]):
+    """A list as a source."""
 
     fingerprint = "benchmark"
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self.count, rng = count, np.random.default_rng(0)
-        self.paths = [folder / f"{number}.jpg" for number in range(min(count, 64))]
-        for path in self.paths:
-            harness.photo(rng, 500, 375).save(path, "JPEG", quality=90)
 
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Record:
-        path = self.paths[index % len(self.paths)]
-        return Record(str(index), path, ["a photo of something"])
-
-
-class First:
-    """The first records of a source."""
-
-    def __init__(self, source: Source, count: int) -> None:
-        self.source, self.count, self.fingerprint = source, count, source.fingerprint
-
-    def __len__(self) -> int:
-        return min(len(self.source), self.count)
-
-    def __getitem__(self, index: int) -> Record:
-        return self.source[index]
+def pictures(folder: Path, count: int) -> Records:
+    """Many records of random JPEG files, at most 64."""
+    rng, paths = np.random.default_rng(0), [folder / f"{k}.jpg" for k in range(min(count, 64))]
+    for path in paths:
+        harness.photo(rng, 500, 375).save(path, "JPEG", quality=90)
+    caption = ["a photo of something"]
+    return Records(Record(str(k), paths[k % len(paths)], caption) for k in range(count))
 
 
 def whole_loader(source: Source, transform: ImageTransform) -> dict[str, float]:

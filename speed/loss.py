@@ -5,8 +5,8 @@
 
 Each loss is compiled dense, chunked (--chunk images at a time) and as a ring (with several
 simulated CPU devices), and timed in interleaved rounds. Prints milliseconds, their ratio to dense
-by round, and XLA's planned temporaries per device. Cases above 8 GiB of planned memory on all
-devices together, or above half a TFLOP, are compiled but not run. One hard negative and one hard
+by round, and XLA's planned temporaries per device. Cases above --gib of planned memory on all
+devices together, or above --tflop, are compiled but not run. One hard negative and one hard
 positive per example; embeddings have width 512 and are sharded over all devices.
 """
 
@@ -27,7 +27,6 @@ from vlc_jax.devices import sharding
 from vlc_jax.losses import LOSSES, total
 
 EMBED = 512
-LIMIT_BYTES, LIMIT_FLOPS = 8 * GIB, 0.5e12  # of temporaries on all devices, and of a step
 TEXTS = ("negative", "positive")
 # losses that read no embeddings, or a head's further outputs; speed/heads.py has the first
 OF_HEADS = ("caption", "itm", "self_distill", "masked_patches")
@@ -40,6 +39,8 @@ def main(
     devices: int = 1,
     chunk: int = 256,
     rounds: int = 5,
+    gib: float = 8.0,
+    tflop: float = 0.5,
 ) -> None:
     # before the first use of a device, which fixes their number
     jax.config.update("jax_num_cpu_devices", devices)
@@ -56,11 +57,11 @@ def main(
             }
             # scores of all pairs, forward and two gradients of them
             pairs = batch * batch * (1 + len(loss.contrasts_all))
-            is_small = 6 * EMBED * pairs <= LIMIT_FLOPS
+            is_small = 6 * EMBED * pairs <= tflop * 1e12
             sides = {
                 each: step
                 for each, (step, planned) in steps.items()
-                if is_small and planned * mesh.size <= LIMIT_BYTES
+                if is_small and planned * mesh.size <= gib * GIB
             }
             facts = {each: {"planned GiB": planned / GIB} for each, (_, planned) in steps.items()}
             harness.compare(f"{name}, {batch:,}", sides, rounds, "dense", facts=facts)

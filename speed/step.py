@@ -17,8 +17,9 @@ rate, and memory counts arrays on the GPU.
 --model is a variant of vlc_jax/models/variants.py, --attention our config.model.attention,
 --context our context length (0: the variant's): captions of up to 32 tokens have equal embeddings
 at 32 and 77 tokens, so users may shorten it; open_clip pads to 77. --hard adds our steps with hard
-texts. --torch-python is an interpreter with torch and open_clip, such as .venv-parity/bin/python
-after `make parity`.
+texts, --torch-compile a side with open_clip's model and loss by torch.compile; --gelu is the exact
+GELU in place of QuickGELU on all sides. --torch-python is an interpreter with torch and open_clip,
+such as .venv-parity/bin/python after `make parity`.
 """
 
 import sys
@@ -40,13 +41,6 @@ TEXTS = {  # step -> hard negatives, hard positives, losses
     "NegCLIP, 2 negatives": (2, 0, ("negclip",)),
     "HP+HN": (1, 1, ("infonce", "svlc_negative", "analogy")),
 }
-OPEN_CLIP = {
-    "S/16": "ViT-S-16",
-    "B/32": "ViT-B-32-quickgelu",
-    "B/16": "ViT-B-16-quickgelu",
-    "L/14": "ViT-L-14-quickgelu",
-    "L/14-336": "ViT-L-14-336-quickgelu",
-}
 
 
 def main(
@@ -55,11 +49,13 @@ def main(
     context: int = 0,
     attention: str = "auto",
     hard: tuple = (),
+    gelu: bool = False,
     no_torch: bool = False,
+    torch_compile: bool = False,
     torch_python: str = sys.executable,
     rounds: int = 10,
 ) -> None:
-    case, peaks = {"model": model, "batch": batch, "context": context}, []
+    case, peaks = {"model": model, "batch": batch, "context": context, "gelu": gelu}, []
     # without it JAX takes three quarters of the GPU's memory, and torch runs out of it
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     workers = {
@@ -75,10 +71,10 @@ def main(
         f"{clip['dtype']}, attention: {clip['attention']}",
         flush=True,
     )
-    if not no_torch:
-        platform = clip["platform"]
-        workers["torch"] = harness.Worker(
-            "torch", torch_python, "step.py", side="torch", platform=platform, **case
+    for name in () if no_torch else ("torch", *["torch, compiled"] * torch_compile):
+        case["is_compiled"] = name != "torch"
+        workers[name] = harness.Worker(
+            name, torch_python, "step.py", side="torch", platform=clip["platform"], **case
         )
 
     def step(worker: harness.Worker) -> dict[str, float]:
@@ -120,7 +116,9 @@ def build(side: str, **case: object) -> tuple[dict, harness.Ask]:
 Built = tuple[dict, Callable[[], None], Callable[[], float], Callable[[], float]]
 
 
-def build_jax(model: str, batch: int, context: int, attention: str, texts: str) -> Built:
+def build_jax(
+    model: str, batch: int, context: int, gelu: bool, attention: str, texts: str
+) -> Built:
     import jax
     from ml_collections import ConfigDict
 
@@ -139,6 +137,7 @@ def build_jax(model: str, batch: int, context: int, attention: str, texts: str) 
         config.input.negatives.count, config.input.positives.count = negatives, positives
         config.losses = ConfigDict({loss: default.loss(weight=1.0) for loss in losses})
     options = {"context_length": context} if context else {}
+    options |= {"activation": "gelu"} if gelu else {}
     net = models.build(variant=model, dtype=runtime.matrix_dtype(platform), **options)
     net = with_attention(net, attention, platform)
     step, compiled, seconds = train_step.build(config, net)
@@ -155,7 +154,9 @@ def build_jax(model: str, batch: int, context: int, attention: str, texts: str) 
     return facts, step, lambda: runtime.peak_flops()[0] * jax.device_count(), memory
 
 
-def build_torch(model: str, batch: int, context: int, platform: str) -> Built:
+def build_torch(
+    model: str, batch: int, context: int, gelu: bool, platform: str, is_compiled: bool
+) -> Built:
     """open_clip on JAX's platform."""
     from vlc_jax.tools.load_exported import without_torchvision
 
@@ -170,7 +171,9 @@ def build_torch(model: str, batch: int, context: int, platform: str) -> Built:
     if is_gpu:
         # as in open_clip's training; torch's default is slower
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = True
-    net = open_clip.create_model(OPEN_CLIP[model], pretrained=None, device=device)
+    name = f"ViT-{model.replace('/', '-')}"
+    name += "" if gelu or model == "S/16" else "-quickgelu"  # S/16 is of GELU in both libraries
+    net = open_clip.create_model(name, pretrained=None, device=device)
     loss = open_clip.ClipLoss()
     groups = [
         {"params": [p for p in net.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -186,11 +189,15 @@ def build_torch(model: str, batch: int, context: int, platform: str) -> Built:
     text = np.pad(text, ((0, 0), (0, net.context_length - length)))
     text = torch.from_numpy(text.astype(np.int64)).to(device)
 
+    def forward() -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=is_gpu):
+            return loss(*net(image, text))
+
+    value = torch.compile(forward) if is_compiled else forward
+
     def step() -> None:
         optimizer.zero_grad()
-        with torch.autocast(device, torch.bfloat16, enabled=is_gpu):
-            value = loss(*net(image, text))
-        value.backward()
+        value().backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         with torch.no_grad():

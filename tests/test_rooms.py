@@ -68,6 +68,8 @@ WORDS = {
 # a feature leaves them no worse.
 LIMITS = {"vlc_jax": (18, 75), "vlc_jax.input_pipeline": (16, 65)}
 CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax.evaluators": 30}
+# Packages that take a tenth of a second and more: no command imports them before it needs them.
+SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pyarrow", "scipy", "sklearn", "tokenizers"}
 # Lines of Python of the product, the laboratory and the tests; words of the pages; files of product
 # and laboratory that name a method, which is all that a person writes for it beside its test: the
 # config, its record and, where it has one of its own, the loss or head. The pages that name it are
@@ -95,14 +97,16 @@ FILES = {
 }
 
 
-def imports(source: str) -> set[str]:
+def imports(source: str, *, is_start: bool = False) -> set[str]:
     """Every module a file imports, `from a import b` counted as a.b (b may be a module); none that
-    only a type checker sees.
+    only a type checker sees. is_start: none inside a function.
     """
     modules: set[str] = set()
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if is_start and isinstance(node, ast.FunctionDef):
             return
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
@@ -169,12 +173,24 @@ def words(source: str) -> set[str]:
     return used
 
 
-def imported_files(name: str) -> set[str]:
+def imported_files(name: str, **options: bool) -> set[str]:
     """Modules of FILES that a module imports: of `from a import b`, b if it is one, else a."""
     modules = set()
-    for each in imports(FILES[name].read_text()):
+    for each in imports(FILES[name].read_text(), **options):
         modules.add(each if each in FILES else each.rpartition(".")[0])
     return modules & FILES.keys()
+
+
+def closure(name: str, **options: bool) -> set[str]:
+    """The files that the import of a module pulls in."""
+    seen, waiting = set(), [name]
+    while waiting:
+        module = waiting.pop()
+        if module not in seen and module != "vlc_jax":
+            seen.add(module)
+            parent = {module.rpartition(".")[0]} & FILES.keys()
+            waiting += [*imported_files(module, **options), *parent]
+    return seen
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -207,14 +223,16 @@ def test_the_map_is_no_larger_and_has_no_circle(package):
 
 @pytest.mark.parametrize("name", CLOSURES)
 def test_what_one_import_pulls_in(name):
-    seen, waiting = set(), [name]
-    while waiting:
-        module = waiting.pop()
-        if module in seen or module == "vlc_jax":
-            continue
-        seen.add(module)
-        waiting += [*imported_files(module), *({module.rpartition(".")[0]} & FILES.keys())]
+    seen = closure(name)
     assert len(seen) <= CLOSURES[name], sorted(seen)
+
+
+@pytest.mark.parametrize("name", ["vlc_jax.main", "vlc_jax.tools.score", "vlc_jax.encode.load"])
+def test_a_command_starts_without_slow_packages(name):
+    files = closure(name, is_start=True)
+    used = {file: imports(FILES[file].read_text(), is_start=True) for file in files}
+    slow = {file: {each.partition(".")[0] for each in names} & SLOW for file, names in used.items()}
+    assert not any(slow.values()), {file: names for file, names in slow.items() if names}
 
 
 def files_in(*folders: str, suffixes: tuple[str, ...]) -> list[Path]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image
-from scipy import fft
 
 # of the luminance that is transformed, and of its low frequencies
 _SIDE, _LOW, _FINE = 32, 8, 16
@@ -29,6 +28,8 @@ def phash(picture: Image.Image) -> np.ndarray:
     ImageHash). The others have the rest of the 16 x 16 lowest. All are NONE for a picture of nearly
     one colour.
     """
+    from scipy import fft  # here: it is slow, and every run imports this file
+
     grey = picture.convert("L").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS)
     levels = np.asarray(grey, np.float64)
     if levels.std() < _FLAT:

@@ -4,8 +4,6 @@ import html
 import string
 from collections.abc import Callable
 
-import ftfy
-
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -31,6 +29,8 @@ def repaired(text: str) -> str:
     open_clip does for tokenizers of Hugging Face."""
     # else nothing to repair
     if "&" in text or not (text.isascii() and text.isprintable()):
+        import ftfy  # here: few captions need it, and it is slow
+
         text = ftfy.fix_text(without_surrogates(text))
     return " ".join(html.unescape(html.unescape(text)).split())
 

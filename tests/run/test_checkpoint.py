@@ -351,8 +351,7 @@ def test_orbax_sees_no_time_out_when_the_clock_is_set_forward(tmp_path, monkeypa
     """Its time-outs are by the time of day; a clock may start in 1970."""
     options = []
     monkeypatch.setattr(
-        checkpoint.ocp,
-        "AsyncCheckpointer",
+        "orbax.checkpoint.AsyncCheckpointer",
         lambda handler, async_options: options.append(async_options),
     )
     Folder(tmp_path)

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from vlc_jax.errors import ExitCode
@@ -67,10 +66,13 @@ class Checkpoints:
         on_event: Callable[..., None] = lambda event, **fields: None,
         before_commit: Callable[[], None] = lambda: None,
     ):
+        import orbax.checkpoint as ocp  # here: it is slow, and published weights need none
+
         self.folders = LocalSteps(folders) if isinstance(folders, Path) else folders
         self.keep_last, self.keep_every, self.on_event = keep_last, keep_every, on_event
         self._before_commit = before_commit
         self.folders.make()
+        self._args = ocp.args
         self._orbax = ocp.AsyncCheckpointer(
             ocp.StandardCheckpointHandler(),
             async_options=ocp.options.AsyncOptions(timeout_secs=ORBAX_SECONDS),
@@ -146,7 +148,7 @@ class Checkpoints:
                 expected = self._expected(path, shapes)
                 # Before Orbax reads them, so that our error names the arrays that do not fit.
                 self._check_shapes(path, expected)
-                state = self._orbax.restore(path, args=ocp.args.StandardRestore(expected))
+                state = self._orbax.restore(path, args=self._args.StandardRestore(expected))
                 self.on_event("restore", step=step)
                 self._newest = step
                 # Only after a successful restore: otherwise all steps keep their names for a repair
@@ -244,7 +246,7 @@ class Checkpoints:
         """Starts to write the state; called by every process."""
         if jax.process_index() == 0:
             self.folders.begin(step)
-        self._orbax.save(self.folders.where_written(step), args=ocp.args.StandardSave(state))
+        self._orbax.save(self.folders.where_written(step), args=self._args.StandardSave(state))
 
     def _finish(self, step: int) -> None:
         """Waits for the writes of all processes and commits the step."""
