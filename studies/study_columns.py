@@ -136,12 +136,6 @@ ONCE = ("smollm_stage1", "smollm", "minilm_vectors", "photographs")
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},
-    "photo_clip": "CLIP",
-    "photo_clip_ft": "CLIP-FT",
-    "photo_hn": "HN",
-    "photo_hp_hn": "HP+HN",
-    "photo_crepe_swap": "NegCLIP's loss, words swapped",
-    "photo_crops": "CLIP, segments of texts against crops",
     "clip_ft_400": "CLIP-FT, 400 steps",
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",
@@ -198,7 +192,8 @@ def column(name: str) -> Column:
 
 
 def label(run: str) -> str:
-    """Name of a run in tables."""
+    """Name of a run in tables; on photographs as on the scenes."""
+    run = run.removeprefix("photo_")
     for end, words in ENDS.items():
         if run not in LABELS and run.endswith(end) and not run.startswith("texts_"):
             return label(run.removesuffix(end)) + words
