@@ -82,7 +82,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    alias = ALIASES.get(word)
+    known, alias = [*known], ALIASES.get(word, "")
     return alias if alias in known else "".join(difflib.get_close_matches(word, known, 1, 0.5))
 
 
