@@ -77,7 +77,7 @@ SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pyarrow", "scipy", "sklearn", "
 LINES = {
     ("vlc_jax", "input_pipeline", "configs", "launch"): 81_078,
     ("studies", "speed"): 4_187,
-    ("tests",): 66_336,
+    ("tests",): 66_338,
 }
 WORDS_OF_PAGES = 41_017
 FILES_OF_METHODS = {"conclip": 3, "csclip": 4, "degla": 5}

@@ -395,12 +395,10 @@ def test_the_values_of_weights_are_read_once(tiny, monkeypatch):
     assert sorted(readings) == [False, True]
 
 
-def test_weights_of_no_known_size_name_theirs_and_the_variants(tiny, monkeypatch):
+def test_weights_of_no_known_size_name_theirs(tiny, monkeypatch):
     folder = tiny[0]
     monkeypatch.delitem(variants.VARIANTS, "tiny")
-    with pytest.raises(
-        UsageError, match=r"\(24, 2\) with patches of 8, text tower \(24, 1\).*B/32"
-    ):
+    with pytest.raises(UsageError, match=r"\(24, 2\), patches of 8, text tower \(24, 1\)"):
         vlc_jax.load(folder)
 
 

@@ -88,7 +88,7 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
         if name != "logit_scale":
             np.testing.assert_array_equal(after[name], array)
     assert json.loads((out / "hf/config.json").read_text())["vision_config"]["hidden_act"] == "gelu"
-    assert "| retrieval | image_to_text_r1 |" in (out / "hf/README.md").read_text()
+    assert "| `retrieval` | image→text R@1 |" in (out / "hf/README.md").read_text()
     done = helpers.python(*export, "--to", "big_vision", "--out", out / "bv", code=2)
     assert "big_vision has no CLIP format" in done.stderr
     assert sorted(path.name for path in out.iterdir()) == ["hf", "open_clip"]

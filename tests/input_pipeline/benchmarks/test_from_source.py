@@ -120,7 +120,10 @@ def test_templates_come_from_a_file_too(tmp_path):
         ({"class_names": "none.txt"}, r"cannot read none\.txt"),
         ({"class_names": (1, 2)}, "class_names are texts"),
         ({"templates": ["a photo"]}, r"\{\} once, in place of the class, .*; got 'a photo'"),
-        ({"templates": ["a {} of {x}"]}, r"and no other braces; got 'a \{\} of \{x\}'"),
+        (
+            {"templates": ["a {} of {x}"]},
+            r"no other braces and no number in front; got 'a \{\} of \{x\}'",
+        ),
         ({"templates": []}, "there are none"),
     ],
 )

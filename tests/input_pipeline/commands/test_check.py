@@ -240,7 +240,8 @@ def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
     assert check.main([str(photos / "captions.jsonl"), "--image-folder", str(photos)]) == 3
     assert "none of 12 image files looked at" in capsys.readouterr().err
     assert check.main([str(photos / "captions.jsonl"), "--image-folder", "no\x1b\n"]) == 2
-    assert capsys.readouterr().err == "error: no image folder no  ; set --image-folder\n"
+    expected = "error: no image folder no  ; set --image-folder (of finetune: images)\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_a_word_list_is_written_that_knows_every_caption(photos):
