@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measurements on one GPU, the most valuable first, about ten minutes; tables in FOLDER/results.txt.
+# Measurements on one GPU, the most valuable first, each part within its limit; tables in FOLDER/results.txt.
 #
 #   bash speed/gpu.sh FOLDER .venv-parity/bin/python       # an interpreter with open_clip and CUDA
 #   SMALL=1 bash speed/gpu.sh FOLDER .venv-parity/bin/python  # smallest sizes: a trial on a CPU
@@ -37,10 +37,10 @@ step() { # name, seconds, model, batch, further arguments
   [[ $SMALL ]] && model=S/16 batch=4
   part "$name" "$limit" step.py --model "$model" --batch "$batch" --rounds "${SMALL:-10}" "$@"
 }
-step step_b32 100 B/32 1024 "${beside[@]}"
-step step_b16 100 B/16 512 "${beside[@]}"
-step step_l14 120 L/14 192 "${beside[@]}"
-step step_b32_gelu 80 B/32 1024 --gelu "${beside[@]}"
+step step_b32 200 B/32 1024 "${beside[@]}"
+step step_b16 160 B/16 512 "${beside[@]}"
+step step_l14 150 L/14 192 "${beside[@]}"
+step step_b32_gelu 140 B/32 1024 --gelu "${beside[@]}"
 sizes=(32768 65536)
 [[ $SMALL ]] && sizes=(64)
 part loss 90 loss.py --losses infonce sigmoid --batches "${sizes[@]}" --chunk 4096 --gib 100 \
