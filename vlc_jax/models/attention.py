@@ -108,7 +108,7 @@ def short_attention(
     value: Float[Array, "batch length heads head"],
     is_causal: bool,
 ) -> Float[Array, "batch length heads head"]:
-    """`full_attention` of 16-bit arrays, with E = exp(logits - max) in 16 bits in memory.
+    """`full_attention` of 16-bit arrays, all logits at once; exp(logits - max) is kept in 16 bits.
 
     Logits, sums and differences are float32; products round their inputs to 16 bits, as all do.
     JAX's own attention keeps float32 logits, a TPU's largest arrays, and reads them six times.
