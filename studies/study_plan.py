@@ -4,6 +4,7 @@ RUNS has the methods on the scenes and what they start from; the end of a name c
 images or negatives, another base or world (`named`). A part lists runs, and has what they need.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ PARTS = {
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
+    "o": "the share of synonyms in captions that hard negatives need",
     "p": "real photographs: Flickr8k",
 }
 OWN = "".join(part for part in PARTS if part not in "lmp")  # without files that are not here
@@ -217,6 +219,16 @@ def _binding() -> Iterator[Run]:
             yield first._replace(name=f"{cell.name}_{name}", **end)
 
 
+def _shares() -> Iterator[Run]:
+    """Runs of part o: one CLIP, finetuned with captions of each share of synonyms."""
+    base = Run(f"{study_columns.SHARE}_clip", "scenes/clip", evals=_cases("Orig A", "Orig B"))
+    yield base
+    for method, share in itertools.product(("hn", "clip_ft"), study_columns.SHARES):
+        flag = f"--config.input.scenes.caption_options.synonyms={share}"
+        name = f"{study_columns.SHARE}_{method}_{share}"
+        yield base._replace(name=name, config=method, base=base.name, flags=(flag,))
+
+
 def _photographs() -> Iterator[Run]:
     """Runs of part p."""
     config, tables = "studies/photographs", "photographs"
@@ -229,6 +241,7 @@ def _photographs() -> Iterator[Run]:
 
 BINDING = {run.name: run for run in _binding()}
 RUNS = OF_METHODS | BINDING
+RUNS |= (SHARES := {run.name: run for run in _shares()})
 RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further, _photographs)
          for run in part()}  # fmt: skip
 
@@ -315,6 +328,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
         "m": ("smollm",),
         "n": [*BINDING],
+        "o": [*SHARES],
         "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
     }
 
