@@ -214,6 +214,6 @@ def control(run: str) -> str:
 
 
 def seeds_of(run: str, seeds: int) -> int:
-    """Number of seeds of a run where most have `seeds`: some have fewer, runs of SHARES two more."""
+    """Seeds of a run where most have `seeds`: some have fewer, runs of SHARES two more."""
     seeds += 2 * (seeds > 1 and run.startswith(SHARE))
     return min(seeds, SEEDS.get(run, seeds))

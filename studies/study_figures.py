@@ -1,13 +1,13 @@
 """Figures of a study."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from studies import study_binding
-from studies.study_columns import COLUMNS, SWEEP, TRIPLET, Column
+from studies.study_columns import COLUMNS, SHARE, SHARES, SWEEP, TRIPLET, Column
 from studies.study_results import Results, is_unresolved
 
 PALE = 0.35  # opacity of a bar whose mean is not resolved
@@ -71,28 +71,53 @@ def _bars(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> F
 
 
 def _sweep(results: Results) -> Figure:
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    weights = (0, 0.25, 0.5, 0.75, 1)
-    kinds = {"A": "seen in HP training", "B": "not seen"}
-    for axes, (end, kind) in zip(figure.subplots(1, 2, sharey=True), kinds.items(), strict=True):
-        for colour, title in zip(COLOURS, TRIPLET, strict=True):
-            column = COLUMNS[f"{title} size {end}"]
-            values = [results.value(run, column.benchmark, column.metric) for run in SWEEP]
-            axes.errorbar(
-                weights,
-                [100 * value.mean for value in values],
-                yerr=[100 * value.half for value in values],
-                label=title,
-                color=colour,
-                marker="o",
-                capsize=3,
-            )
-            for x, value in zip(weights, values, strict=True):
+    lines = {
+        f"size synonyms {kind}": {
+            title: (COLUMNS[f"{title} size {end}"], SWEEP) for title in TRIPLET
+        }
+        for end, kind in (("A", "seen in HP training"), ("B", "not seen"))
+    }
+    return _lines(results, (0, 0.25, 0.5, 0.75, 1), lines, "weight of the hard negatives")
+
+
+def _shares(results: Results) -> Figure:
+    methods = {"HN": "hn", "CLIP-FT": "clip_ft"}
+    lines = {
+        f"{title}, synonyms {end}": {
+            name: (COLUMNS[f"{title} {end}"], [f"{SHARE}_{method}_{share}" for share in SHARES])
+            for name, method in methods.items()
+        }
+        for title, end in (("Orig", "A"), ("Aug", "A"), ("Aug", "B"))
+    }
+    figure = _lines(results, SHARES, lines, "share of synonyms in training captions")
+    for axes in figure.axes:
+        axes.set_xscale("log")
+        axes.set_xticks(SHARES, [f"{share:g}" for share in SHARES])
+        axes.minorticks_off()
+    return figure
+
+
+def _lines(
+    results: Results,
+    places: Sequence[float],
+    panels: Mapping[str, Mapping[str, tuple[Column, Sequence[str]]]],
+    words: str,
+) -> Figure:
+    """A panel for each title, with lines of a column over the runs at `places`."""
+    figure = Figure(figsize=(max(9, 3.6 * len(panels)), 3.4), layout="constrained")
+    grid = figure.subplots(1, len(panels), sharey=True)
+    for axes, (title, lines) in zip(grid, panels.items(), strict=True):
+        for colour, (name, (column, runs)) in zip(COLOURS, lines.items(), strict=False):
+            values = [results.value(run, column.benchmark, column.metric) for run in runs]
+            means, halves = ([100 * value[i] for value in values] for i in (0, 1))
+            style = {"color": colour, "marker": "o", "capsize": 3}
+            axes.errorbar(places, means, yerr=halves, label=name, **style)
+            for x, value in zip(places, values, strict=True):
                 if is_unresolved(value.half):
                     axes.text(x, 100 * value.mean, " not resolved", color=colour, fontsize=8)
-        axes.set_title(f"size synonyms {kind}", loc="left", fontsize=10)
-        axes.set_xlabel("weight of the hard negatives")
-        axes.set_xticks(weights)
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_xlabel(words)
+        axes.set_xticks(places)
         axes.set_ylim(0, 100)
     figure.axes[0].set_ylabel("percent")
     figure.axes[0].legend(frameon=False)
@@ -105,5 +130,6 @@ FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure]]] = (  # part, nam
     ("b", "sweep", _sweep),
     ("k", "blind", _blind),
     ("n", "binding", study_binding.figure),
+    ("o", "shares", _shares),
     ("p", "photographs", _photographs),
 )
