@@ -1,5 +1,6 @@
 """Columns of the tables of a study, and names of their rows."""
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -69,6 +70,15 @@ COLUMNS = {column.title: column for column in (
     # whether a wrong detail costs a caption anything
     Column("half-truths", "scenes_half_truths", "original_accuracy"),
     Column("confusion", "scenes_confusion", "accuracy", 1 / 3),
+    Column("left/right pair", "scenes_spatial", "pair_accuracy/subset=left_right", 0.25),
+    # by an answer or a description of a miniature LLaVA
+    Column("alike: CLIP", "pairs_alike", "tower", 0.25),
+    Column("alike: LLaVA", "pairs_alike", "writer", 0.25),
+    Column("others: CLIP", "pairs_other", "tower", 0.25),
+    Column("others: LLaVA", "pairs_other", "writer", 0.25),
+    Column("pairs alike", "pairs", "alike", 0.0),
+    Column("objects named", "descriptions", "objects", 0.0),
+    Column("relation, too", "descriptions", "true", 0.0),
     # on photographs
     Column("R@1 of photographs", "photographs_retrieval", "image_to_text_r1", 0.001),
     Column("R@5 of photographs", "photographs_retrieval", "image_to_text_r5", 0.005),
@@ -101,6 +111,15 @@ OF_HEADS = ("attribute swap", "relation swap", "negation", "What'sUp pair",
 OF_DECODERS = (*(title for title in OF_HEADS if title != "held-out attribute swap"), "object")
 OF_NEGATION = ("negation", "colour, object denied", "R@1 image→text, object denied",
                "R@1 image→text", "object", "colour")  # fmt: skip
+OF_TOWERS = ("attribute swap", "relation swap", "held-out relation swap", "What'sUp pair",
+             "left/right pair")  # fmt: skip
+TOWERS = {  # run -> text, image tower and negatives, of configs/leftright.py
+    "_".join(("lock", *options)): options
+    for options in itertools.product(
+        ("tower", "vectors"), ("locked", "unlocked"), ("none", "leftright")
+    )
+}
+DECODINGS = {"greedy": "greedy", "m3id_t0": "M3ID, t from 0", "m3id_t1": "M3ID, t from 1"}
 PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
     "photo_clip_ft": "method=clip_ft",
     "photo_hn": "method=hn",
@@ -135,7 +154,7 @@ CONTROLS = {  # run -> the same training without the method, the run that both s
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip
-ONCE = ("smollm_stage1", "smollm", "minilm_vectors", "photographs")
+ONCE = ("smollm_stage1", "smollm", "minilm_vectors", "lock_vectors", "photographs")
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},
@@ -175,6 +194,14 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "minilm": "cosine with vectors of MiniLM",
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
+    **{
+        run: ("text tower", "MiniLM")[text == "vectors"]
+        + (", image tower locked", "")[image == "unlocked"]
+        + (", left/right negatives", "")[negatives == "none"]
+        for run, (text, image, negatives) in TOWERS.items()
+    },
+    "lock_clip": "CLIP before",
+    "lock_answers": "LLaVA on CLIP",
 }
 ENDS = {  # end of a run's name -> what is added to the label of the rest
     **dict.fromkeys(("_synonyms", "_relations", "_geometry", "_details"), ""),
