@@ -235,6 +235,8 @@ def _template_names(results: Results) -> dict[str, object]:
         "hard_negatives": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,
         "sweep": study_columns.SWEEP,
+        "shares": study_columns.SHARES,
+        "towers": [*study_columns.TOWERS],
         "paper": replace_of_paper,
         "seeds": results.seeds,
     }
