@@ -1,22 +1,17 @@
 """Speed and memory of the heads: forward and gradient of their training loss on stored features.
 
-  python speed/heads.py --torch-python .venv-parity/bin/python
+  python speed/heads.py
   python speed/heads.py --heads dcsm --models B/16 --batches 16
 
-Compares ours with the authors' formulation in torch; for PACL that is the printed formula. Towers
-are frozen: only the head has gradients.
-
-Each side is a separate process; a round takes one step of each. Prints seconds per step (median
-over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries, and
-the ratio to ours by round. On a busy machine torch suffers more, since its threads wait for each
-other: `taskset -c 0` gives all sides one core.
+Towers are frozen: only the head has gradients. Prints seconds per step (median over rounds), CPU
+seconds of all cores, peak memory added by a step, and XLA's planned temporaries. Each case is a
+process of its own, so that no other case has allocated its memory.
 """
 
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
@@ -29,42 +24,21 @@ LENGTH = {"dcsm": 30}
 
 
 def main(
-    heads: tuple = HEADS,
-    models: tuple = ("B/32",),
-    batches: tuple = (16, 256),
-    no_torch: bool = False,
-    torch_python: str = sys.executable,
-    rounds: int = 5,
+    heads: tuple = HEADS, models: tuple = ("B/32",), batches: tuple = (16, 256), rounds: int = 5
 ) -> None:
-    pythons = {"ours": sys.executable} | ({} if no_torch else {"torch": torch_python})
     for case in ((head, model, batch) for head in heads for model in models for batch in batches):
-        workers, sizes = dict[str, harness.Worker](), None
-        for name, python in pythons.items():
-            options = dict(zip(("head", "model", "batch"), case, strict=True))
-            # without JAX_PLATFORMS our side would take a GPU, and torch the CPU
-            workers[name] = harness.Worker(
-                name, python, "heads.py", {"JAX_PLATFORMS": "cpu"},
-                side=name, sizes=sizes, **options,
-            )  # fmt: skip
-            sizes = sizes or workers[name].facts["sizes"]
-        steps = {name: partial(worker.ask, "step") for name, worker in workers.items()}
-        facts = {"ours": {"planned GiB": workers["ours"].facts["planned"] / harness.GIB}}
-        title = "{}, {}, batch {}".format(*case)
+        options = dict(zip(("head", "model", "batch"), case, strict=True))
+        worker = harness.Worker("ours", sys.executable, "heads.py", **options)
+        title, steps = "{}, {}, batch {}".format(*case), {"ours": partial(worker.ask, "step")}
+        facts = {"ours": {"planned GiB": worker.facts["planned GiB"]}}
         # workers take their first step before the first round
         harness.compare(title, steps, rounds, "ours", facts=facts, warm_up=0)
-        for worker in workers.values():
-            worker.close()
+        worker.close()
 
 
-def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask]:
-    """Facts of one side of a case, and a function that takes a step."""
-    if side == "torch":
-        # here, since only the interpreter of --torch-python has torch
-        from speed import torch_heads
-
-        facts, step = {}, torch_heads.make_step(case["head"], SimpleNamespace(**sizes))
-    else:
-        facts, step = build_jax(**case)
+def build(**case: Any) -> tuple[dict, harness.Ask]:
+    """Facts of a case, and a function that takes a step."""
+    facts, step = build_jax(**case)
     # the first step allocates memory, and would count as the peak of the first round
     step()
 
@@ -79,7 +53,7 @@ def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask
 
 
 def build_jax(head: str, model: str, batch: int) -> tuple[dict, Callable[[], None]]:
-    """Facts of our side, and its step."""
+    """Facts of a case, and its step."""
     import jax
 
     from speed.train_step import random_arrays
@@ -102,19 +76,11 @@ def build_jax(head: str, model: str, batch: int) -> tuple[dict, Callable[[], Non
     features, key = stored(net, shapes, batch), jax.random.key(0)
     gradient = jax.jit(jax.value_and_grad(loss))
     compiled = compiled_step.compile_and_count(gradient, params, frozen, features, key)
-    image, text = net.image, net.text
-    sizes = {
-        "batch": batch,
-        "patches": image.grid**2,
-        "width": image.width,
-        "embed": image.projection or image.width,
-        "length": text.context_length,
-    }
-    arrays = (random_arrays(each, text) for each in (params, frozen, features))
+    arrays = (random_arrays(each, net.text) for each in (params, frozen, features))
     # on the device before the first step: else every step would copy them there
     placed = jax.device_put(tuple(arrays))
     planned = compiled.program.memory_analysis().temp_size_in_bytes
-    facts = {"planned": planned, "sizes": sizes}
+    facts = {"planned GiB": planned / harness.GIB}
     return facts, lambda: jax.block_until_ready(compiled(*placed, key))
 
 
