@@ -57,8 +57,9 @@ def of_pairs(tower: Model, writer: Model, cases: list[Case]) -> Iterator[tuple[s
     median = stats.bootstrapped(cosines, "median")
     yield "pairs", {"alike": stats.proportion(alike, None), "cosine": median}
     for name, chosen in (("alike", alike), ("other", ~alike)):
-        metrics = {who: stats.proportion(each[chosen], 1 / 4) for who, each in right.items()}
-        yield f"pairs_{name}", metrics
+        if chosen.any():
+            metrics = {who: stats.proportion(each[chosen], 1 / 4) for who, each in right.items()}
+            yield f"pairs_{name}", metrics
 
 
 def of_descriptions(writer: Model, cases: list[Case]) -> Iterator[tuple[str, Metrics]]:
