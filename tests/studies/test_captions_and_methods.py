@@ -171,13 +171,3 @@ def test_a_description_names_both_objects_and_their_relation():
     no_relation = f"{' '.join(true.split()[:3])} and {' '.join(true.split()[-3:])}"
     assert answers.judged(no_relation, scene) == (False, False)
     assert answers.judged("a red", scene) == (False, False)
-
-
-def test_vectors_are_of_a_run_and_its_negatives_alike():
-    runs = {run.name: run for run in study_plan.runs("q")}
-    for name, (text, image, negatives) in study_columns.TOWERS.items():
-        run = runs[name]
-        assert run.vectors == "lock_vectors" * (text == "vectors")
-        assert run.config.endswith(f"text={text},image_tower={image},negatives={negatives}")
-        assert run.evals == runs["lock_vectors"].evals
-        assert study_columns.label(name) != name
