@@ -226,7 +226,8 @@ def _shares() -> Iterator[Run]:
     base = Run(f"{study_columns.SHARE}_clip", "scenes/clip", evals=_cases("Orig A", "Orig B"))
     yield base
     for method, share in itertools.product(("hn", "clip_ft"), study_columns.SHARES):
-        flag = f"--config.input.scenes.caption_options.synonyms={share}"
+        captions = finetuning.CAPTIONS | {"synonyms": share}
+        flag = f"--config.input.scenes.caption_options={captions}"
         name = f"{study_columns.SHARE}_{method}_{share}"
         yield base._replace(name=name, config=method, base=base.name, flags=(flag,))
 
