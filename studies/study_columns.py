@@ -149,12 +149,12 @@ CONTROLS = {  # run -> the same training without the method, the run that both s
     run: (method.control, method.base) for method in METHODS.values() for run in method.scenes
 } | dict.fromkeys(PHOTOGRAPHS, ("photo_clip_ft", "photo_clip"))
 
-# Runs with fewer seeds than the others: run -> seeds. SmolLM2 for its cost; MiniLM's vectors are
+# Runs with fewer seeds than the others: run -> seeds. MiniLM's vectors are
 # those of the same texts for every seed; a blind classifier judges 20,000 pairs of drawn texts.
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip
-ONCE = ("smollm_stage1", "smollm", "minilm_vectors", "lock_vectors", "photographs")
+ONCE = ("minilm_vectors", "lock_vectors", "photographs")
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},

@@ -27,13 +27,12 @@ PARTS = {
     "j": "a decoder that knows relations as an embedder, with a question and without",
     "k": "hard negatives without the image, and without what gives them away",
     "l": "vectors of a published sentence encoder on frozen towers",
-    "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
     "o": "the share of synonyms in captions that hard negatives need",
     "p": "real photographs: Flickr8k",
     "q": "images that CLIP finds alike: its towers finetuned, vectors of texts, a miniature LLaVA",
 }
-OWN = "".join(part for part in PARTS if part not in "lmpq")  # without files that are not here
+OWN = "".join(part for part in PARTS if part not in "lpq")  # without files that are not here
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts", "tables", "answers")  # tools of runs that have results
 
@@ -160,10 +159,6 @@ def _bases_and_controls() -> Iterator[Run]:
     yield Run("llava_stage1_pooled", "scenes/llava:stage=1,select=pooled", "clip_frozen")
     pooled = f"{OF_METHODS['llava'].config},select=pooled"
     yield Run("llava_pooled", pooled, "llava_stage1_pooled")
-    # few steps: a row takes .2 s of a core
-    smollm = "studies/smollm:stage={},steps={},batch=32,count={}"
-    yield Run("smollm_stage1", smollm.format(1, 100, 16), "clip_mean")
-    yield Run("smollm", smollm.format(2, 200, 200), "smollm_stage1")
 
 
 def _heads() -> Iterator[Run]:
@@ -355,7 +350,6 @@ def _wanted() -> dict[str, Sequence[str]]:
         "j": ("vlm2vec", "vlm2vec_plain"),
         "k": ["clip", *_ends(hn_runs, "", "_permuted"), "hn_random"],
         "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
-        "m": ("smollm",),
         "n": [*BINDING],
         "o": [*SHARES],
         "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
