@@ -59,7 +59,8 @@ def main(
             folder=folder, batch_size=batch_size, workers=workers,
         )  # fmt: skip
         ours = harness.Worker(
-            "ours", sys.executable, "evaluation.py", {"JAX_PLATFORMS": "cpu"},
+            # without it JAX takes most of a GPU, where torch is, too
+            "ours", sys.executable, "evaluation.py", {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
             folder=folder, weights=torch.facts["weights"],
         )  # fmt: skip
         differences = [0.0]

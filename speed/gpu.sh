@@ -46,3 +46,7 @@ sizes=(32768 65536)
 part loss 90 loss.py --losses infonce sigmoid --batches "${sizes[@]}" --chunk 4096 --gib 100 \
   --tflop 1000
 step step_hard_texts 90 B/32 512 --no-torch --hard NegCLIP SVLC HP+HN
+heads=(--models B/16 --batches 256) cases=(--cases 10000)
+[[ $SMALL ]] && heads=(--models mini --batches 4 --rounds 1) cases=(--cases 20 --images 8)
+part heads 60 heads.py "${heads[@]}"
+[[ $torch == - ]] || part evaluation 90 evaluation.py --torch-python "$torch" "${cases[@]}"

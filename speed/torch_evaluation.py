@@ -64,6 +64,8 @@ def build(
     torch.manual_seed(0)
     model = open_clip.create_model("ViT-B-32", pretrained=None).eval()
     torch.save(model.state_dict(), folder / "weights.pt")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = model.to(device)
     tokenizer = open_clip.get_tokenizer("ViT-B-32")
     vocabulary = next(Path(open_clip.__file__).parent.glob("bpe_simple_vocab*"))
     cases = json.loads((folder / "cases.json").read_text())
@@ -74,8 +76,8 @@ def build(
         loader = DataLoader(cases[name], batch_size, num_workers=workers, collate_fn=decode)
         scores, all_images, all_texts = [], [], []
         for images, captions in loader:
-            image = F.normalize(model.encode_image(images), dim=-1)
-            tokens = tokenizer([text for options in captions for text in options])
+            image = F.normalize(model.encode_image(images.to(device)), dim=-1)
+            tokens = tokenizer([text for options in captions for text in options]).to(device)
             text = F.normalize(model.encode_text(tokens), dim=-1)
             if name == "retrieval":
                 all_images.append(image)

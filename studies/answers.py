@@ -11,13 +11,13 @@ whose relation is right, too ("true"), with the mean number of words.
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 import vlc_jax
+from studies import photographs
 from vlc_jax.encode.inference import Model
 from vlc_jax.evaluators import image_pairs, keywords, stats
 from vlc_jax.input_pipeline.benchmarks import scene_cases
@@ -95,9 +95,7 @@ def write(run: Path, tower: Path, out: Path, count: int) -> None:
     metrics = dict(of_pairs(vlc_jax.load(tower), writer, cases))
     metrics |= of_descriptions(writer, cases[: count // 2])
     for name, each in metrics.items():
-        (out / "evals" / name).mkdir(parents=True, exist_ok=True)
-        values = {metric: estimate._asdict() for metric, estimate in each.items()}
-        (out / "evals" / name / "0.json").write_text(json.dumps({"metrics": values}))
+        photographs.keep(out, name, {key: value._asdict() for key, value in each.items()})
 
 
 if __name__ == "__main__":

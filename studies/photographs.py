@@ -25,7 +25,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -177,8 +177,23 @@ def write(out: Path) -> None:
             for metric, shares in nulls.case_credits(benchmark, protocol_of(reader)).items()
             for null, credit in shares.items()
         }
-        (out / "evals" / name).mkdir(parents=True, exist_ok=True)
-        (out / "evals" / name / "0.json").write_text(json.dumps({"metrics": metrics}))
+        keep(out, name, metrics)
+    kinds, found = json.loads(Path(f"{out / BALANCED}.json").read_text())["counts"]["kinds"], {}
+    for kind, of in kinds.items():
+        # texts that the filter keeps; of those outside its sample, what a blind classifier knows
+        for share, right, number in (
+            ("kept", of["kept"], of["pairs"]),
+            ("blind", of["blind_outside"] * of["outside"], of["outside"]),
+        ):
+            shares = stats.proportion(np.arange(number) < round(right), None)
+            found[f"{share}/kind={kind}"] = shares._asdict()
+    keep(out, "photographs_balance", found)
+
+
+def keep(out: Path, name: str, metrics: Mapping[str, object]) -> None:
+    """Writes metrics as an evaluation does, for the study."""
+    (out / "evals" / name).mkdir(parents=True, exist_ok=True)
+    (out / "evals" / name / "0.json").write_text(json.dumps({"metrics": metrics}))
 
 
 def vocabulary(captions: list[str]) -> tokenizers.Tokenizer:

@@ -80,6 +80,8 @@ COLUMNS = {column.title: column for column in (
     Column("objects named", "descriptions", "objects", 0.0),
     Column("relation, too", "descriptions", "true", 0.0),
     # on photographs
+    *(Column(f"{name} of {kind}", "photographs_balance", f"{name}/kind={kind}", 0.5)
+      for name in ("kept", "blind") for kind in ("crepe_replace", "crepe_swap")),
     Column("R@1 of photographs", "photographs_retrieval", "image_to_text_r1", 0.001),
     Column("R@5 of photographs", "photographs_retrieval", "image_to_text_r5", 0.005),
     Column("R@5, words shuffled", "photographs_shuffled", "image_to_text_r5", 0.005),
