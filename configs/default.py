@@ -192,7 +192,7 @@ def _scenes() -> dict:
         # ("negation"), or without one that it names ("denial"); `captions` must then be 1.
         "hard_images": (),
         # ((kind, share), ...) of texts: "caption", "question", "yes_no", "object",
-        # "presence", "colours", "description"; for the tokenizer scenes_conversation.
+        # "presence", "colours"; for the tokenizer scenes_conversation.
         "conversations": (),
     }
 

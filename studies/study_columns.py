@@ -1,6 +1,5 @@
 """Columns of the tables of a study, and names of their rows."""
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -70,15 +69,6 @@ COLUMNS = {column.title: column for column in (
     # whether a wrong detail costs a caption anything
     Column("half-truths", "scenes_half_truths", "original_accuracy"),
     Column("confusion", "scenes_confusion", "accuracy", 1 / 3),
-    Column("left/right pair", "scenes_spatial", "pair_accuracy/subset=left_right", 0.25),
-    # by an answer or a description of a miniature LLaVA
-    Column("alike: CLIP", "pairs_alike", "tower", 0.25),
-    Column("alike: LLaVA", "pairs_alike", "writer", 0.25),
-    Column("others: CLIP", "pairs_other", "tower", 0.25),
-    Column("others: LLaVA", "pairs_other", "writer", 0.25),
-    Column("pairs alike", "pairs", "alike", 0.0),
-    Column("objects named", "descriptions", "objects", 0.0),
-    Column("relation, too", "descriptions", "true", 0.0),
     # on photographs
     *(Column(f"{name} of {kind}", "photographs_balance", f"{name}/kind={kind}", 0.5)
       for name in ("kept", "blind") for kind in ("crepe_replace", "crepe_swap")),
@@ -113,15 +103,6 @@ OF_HEADS = ("attribute swap", "relation swap", "negation", "What'sUp pair",
 OF_DECODERS = (*(title for title in OF_HEADS if title != "held-out attribute swap"), "object")
 OF_NEGATION = ("negation", "colour, object denied", "R@1 image→text, object denied",
                "R@1 image→text", "object", "colour")  # fmt: skip
-OF_TOWERS = ("attribute swap", "relation swap", "held-out relation swap", "What'sUp pair",
-             "left/right pair")  # fmt: skip
-TOWERS = {  # run -> text, image tower and negatives, of configs/leftright.py
-    "_".join(("lock", *options)): options
-    for options in itertools.product(
-        ("tower", "vectors"), ("locked", "unlocked"), ("none", "leftright")
-    )
-}
-DECODINGS = {"greedy": "greedy", "m3id_t0": "M3ID, t from 0", "m3id_t1": "M3ID, t from 1"}
 PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
     "photo_clip_ft": "method=clip_ft",
     "photo_hn": "method=hn",
@@ -151,12 +132,12 @@ CONTROLS = {  # run -> the same training without the method, the run that both s
     run: (method.control, method.base) for method in METHODS.values() for run in method.scenes
 } | dict.fromkeys(PHOTOGRAPHS, ("photo_clip_ft", "photo_clip"))
 
-# Runs with fewer seeds than the others: run -> seeds. MiniLM's vectors are
-# those of the same texts for every seed; a blind classifier judges 20,000 pairs of drawn texts.
+# Runs with fewer seeds than the others: run -> seeds. MiniLM's vectors are those of the same texts
+# for every seed; a blind classifier judges 20,000 pairs of drawn texts.
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip
-ONCE = ("minilm_vectors", "lock_vectors", "photographs")
+ONCE = ("minilm_vectors", "photographs")
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},
@@ -196,14 +177,6 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "minilm": "cosine with vectors of MiniLM",
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
-    **{
-        run: ("text tower", "MiniLM")[text == "vectors"]
-        + (", image tower locked", "")[image == "unlocked"]
-        + (", left/right negatives", "")[negatives == "none"]
-        for run, (text, image, negatives) in TOWERS.items()
-    },
-    "lock_clip": "CLIP before",
-    "lock_answers": "LLaVA on CLIP",
 }
 ENDS = {  # end of a run's name -> what is added to the label of the rest
     **dict.fromkeys(("_synonyms", "_relations", "_geometry", "_details"), ""),

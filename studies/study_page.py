@@ -118,12 +118,6 @@ def of_protocols(results: Results, tower: str, run: str, *titles: str) -> str:
     return table(results, [(*results.titles([tower]), tower, ""), *rows], titles, "protocol")
 
 
-def of_decodings(results: Results, run: str, *titles: str) -> str:
-    """Table of a run's descriptions, a row for each decoding."""
-    rows = [(title, run, decoding) for decoding, title in study_columns.DECODINGS.items()]
-    return table(results, rows, titles, "decoding")
-
-
 def replace_of_paper(model: str, accuracy: str) -> str:
     """Original or augmented accuracy on REPLACE of a model of Kamath et al. 2024, in percent."""
     wanted = ("hard_positives", f"{accuracy}_accuracy_macro")
@@ -229,14 +223,12 @@ def _template_names(results: Results) -> dict[str, object]:
     return {
         "table": lambda runs, *titles: of_runs(results, runs, *titles),
         "protocols": lambda tower, run, *titles: of_protocols(results, tower, run, *titles),
-        "decodings": lambda run, *titles: of_decodings(results, run, *titles),
         "n": results.percent,
         "methods": lambda: study_methods.table(results),
         "hard_negatives": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,
         "sweep": study_columns.SWEEP,
         "shares": study_columns.SHARES,
-        "towers": [*study_columns.TOWERS],
         "paper": replace_of_paper,
         "seeds": results.seeds,
     }

@@ -30,11 +30,10 @@ PARTS = {
     "n": "what makes binding: captions by density, completeness and saliency",
     "o": "the share of synonyms in captions that hard negatives need",
     "p": "real photographs: Flickr8k",
-    "q": "images that CLIP finds alike: its towers finetuned, vectors of texts, a miniature LLaVA",
 }
-OWN = "".join(part for part in PARTS if part not in "lpq")  # without files that are not here
+OWN = "".join(part for part in PARTS if part not in "lp")  # without files that are not here
 ANY = "any device"
-WITH_VALUES = ("train", "evaluate", "texts", "tables", "answers")  # tools of runs that have results
+WITH_VALUES = ("train", "evaluate", "texts", "tables")  # tools of runs that have results
 
 
 class Run(NamedTuple):
@@ -44,10 +43,9 @@ class Run(NamedTuple):
     config: short name of a config, with arguments.
     base: run whose weights it starts from.
     features, vectors: runs whose stored features, or text vectors, it trains on.
-    tool: train | evaluate | features | vectors | texts | sentences | tables | answers. evaluate
-      runs further benchmarks on `base`; features and vectors store those of `base`; texts stores
-      balanced negatives of the config, sentences text vectors of MiniLM, tables those of
-      photographs; answers judges what `base` writes beside the cosines of the run `features`.
+    tool: train | evaluate | features | vectors | texts | sentences | tables. evaluate runs further
+      benchmarks on `base`; features and vectors store those of `base`; texts stores balanced
+      negatives of the config, sentences text vectors of MiniLM, tables those of photographs.
     evals: benchmark -> number of cases, instead of the config's benchmarks.
     split: what it is evaluated on.
     texts: run whose balanced negatives, or tables of photographs, it reads.
@@ -227,32 +225,6 @@ def _shares() -> Iterator[Run]:
         yield base._replace(name=name, config=method, base=base.name, flags=(flag,))
 
 
-def _towers() -> Iterator[Run]:
-    """Runs of part q, from one CLIP."""
-    base = Run("lock_clip", "scenes/clip:pooling=mean", evals=_cases(*study_columns.OF_TOWERS))
-    config = "leftright:pooling=mean,steps=400,text={},image_tower={},negatives={}"
-    vectors = base._replace(
-        name="lock_vectors", config=config.format("vectors", "locked", "leftright"),
-        tool="sentences",
-    )  # fmt: skip
-    yield base
-    yield vectors
-    for name, options in study_columns.TOWERS.items():
-        stored = vectors.name if options[0] == "vectors" else ""
-        # as many scenes as have vectors
-        flags = ("--config.input.scenes.count=32000",)
-        changed = {"base": base.name, "vectors": stored, "flags": flags}
-        yield base._replace(name=name, config=config.format(*options), **changed)
-    kinds = tuple({"question": 0.5, "description": 0.3, "caption": 0.2}.items())
-    flags = (
-        f"--config.input.scenes.conversations={kinds}",
-        "--config.input.scenes.caption_options.relation=1.0",
-    )
-    llava = Run("lock_llava", "scenes/llava:stage=1,steps=1000", base.name, flags=flags)
-    yield llava._replace(evals={"scenes_relation_swap": 1000})
-    yield Run("lock_answers", "", llava.name, features=base.name, tool="answers")
-
-
 def _photographs() -> Iterator[Run]:
     """Runs of part p."""
     config, tables = "studies/photographs", "photographs"
@@ -266,7 +238,7 @@ def _photographs() -> Iterator[Run]:
 BINDING = {run.name: run for run in _binding()}
 RUNS = OF_METHODS | BINDING
 RUNS |= (SHARES := {run.name: run for run in _shares()})
-RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further, _photographs, _towers)
+RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further, _photographs)
          for run in part()}  # fmt: skip
 
 
@@ -353,7 +325,6 @@ def _wanted() -> dict[str, Sequence[str]]:
         "n": [*BINDING],
         "o": [*SHARES],
         "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
-        "q": (*study_columns.TOWERS, "lock_answers"),
     }
 
 

@@ -4,7 +4,6 @@ answer, for each caption.
 question  the question that the caption answers (scenes/questions.py), with its short answer
 presence  the shape that the picture has, of two: "is there a square or a star"
 colours   the colours of the first two objects, whether or not the caption mentions them
-description  the question what there is, with the caption as its answer
 yes_no    'Does this figure show "..."? Please answer yes or no.': the caption or, equally often, a
           false one that is as likely without the picture
 object    the same question about one object: a present or an absent shape, "a star", or a shape
@@ -25,7 +24,7 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, World
 
-KINDS = ("caption", "question", "yes_no", "object", "presence", "colours", "description")
+KINDS = ("caption", "question", "yes_no", "object", "presence", "colours")
 SHOWS = 'Does this figure show "{}"? Please answer yes or no.'  # VQAScore's question
 _FURTHER_TEXTS = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY)
 
@@ -56,8 +55,6 @@ def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[st
     if kind == "colours":
         phrases = tuple(Phrase(each.shape, each.colour) for each in scene.objects[:2])
         kind, caption = "question", Caption("list", phrases)
-    if kind == "description":
-        return questions.ANY, caption.text
     if kind == "question":
         return questions.question(caption), questions.answer(caption)
     if kind == "presence":

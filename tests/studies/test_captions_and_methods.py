@@ -5,12 +5,10 @@ import json
 
 import pytest
 
-from studies import answers, study_binding, study_columns, study_methods, study_plan, study_results
+from studies import study_binding, study_columns, study_methods, study_plan, study_results
 from studies.study_results import RECORD, Estimate, Kept, MissingValueError
 from tests.studies.test_study import results_of
 from vlc_jax.evaluators import negation
-from vlc_jax.input_pipeline.benchmarks import scene_cases
-from vlc_jax.input_pipeline.scenes import world as worlds
 
 
 def of_run(device="CPU", step=80.0, **accuracies):
@@ -160,14 +158,3 @@ def test_a_record_has_the_median_step_of_a_training(tmp_path):
     (tmp_path / "events.jsonl").write_text('{"time": "2026-11-27T13:44:24+00:00"}\n')
     numbers = {"seconds": Estimate(0), "step_ms": Estimate(200.0)}
     assert study_results.values_of(tmp_path) == Kept({RECORD: numbers}, "hn", "CPU")
-
-
-def test_a_description_names_both_objects_and_their_relation():
-    (case,) = scene_cases.whatsup(count=1).cases
-    scene = worlds.from_json(case.meta["scene"], answers.WORLD)
-    true, opposite = case.captions
-    assert answers.judged(true, scene) == (True, True)
-    assert answers.judged(opposite, scene) == (True, False)
-    no_relation = f"{' '.join(true.split()[:3])} and {' '.join(true.split()[-3:])}"
-    assert answers.judged(no_relation, scene) == (False, False)
-    assert answers.judged("a red", scene) == (False, False)
