@@ -158,11 +158,11 @@ def rate(function: Callable, items: Sequence) -> dict[str, float]:
     return {"per CPU s": len(items) / seconds["CPU s"]}
 
 
-def memory(name: str = "VmHWM") -> int:
-    """Bytes of a field of Linux's /proc/self/status; VmHWM: the most of this process so far."""
+def memory() -> int:
+    """The most bytes of this process so far."""
     # not getrusage, which counts the memory of the parent before exec, too
     status = Path("/proc/self/status").read_text().split()
-    return 1024 * int(status[status.index(f"{name}:") + 1])
+    return 1024 * int(status[status.index("VmHWM:") + 1])
 
 
 def ratio(ours: Sequence[float], others: Sequence[float]) -> str:

@@ -8,7 +8,6 @@ seconds of all cores, and XLA's planned temporaries.
 """
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 from speed import harness
 
 HEADS = ("dcsm", "pacl")
-# text tokens, as in the authors' code; other heads: the variant's
-LENGTH = {"dcsm": 30}
 
 
 def main(
@@ -30,20 +27,12 @@ def main(
         worker = harness.Worker("ours", sys.executable, "heads.py", **options)
         title, steps = "{}, {}, batch {}".format(*case), {"ours": partial(worker.ask, "step")}
         facts = {"ours": {"planned GiB": worker.facts["planned GiB"]}}
-        # workers take their first step before the first round
         harness.compare(title, steps, rounds, "ours", facts=facts, warm_up=0)
         worker.close()
 
 
-def build(**case: Any) -> tuple[dict, harness.Ask]:
+def build(head: str, model: str, batch: int) -> tuple[dict, harness.Ask]:
     """Facts of a case, and a function that takes a step."""
-    facts, step = build_jax(**case)
-    step()  # the first step allocates memory
-    return facts, lambda _: harness.timed(step)[1]
-
-
-def build_jax(head: str, model: str, batch: int) -> tuple[dict, Callable[[], None]]:
-    """Facts of a case, and its step."""
     import jax
 
     from speed.train_step import random_arrays
@@ -51,8 +40,8 @@ def build_jax(head: str, model: str, batch: int) -> tuple[dict, Callable[[], Non
     from vlc_jax.models.parameters import Parameters, merge_trees
     from vlc_jax.train import compiled_step
 
-    length = {"context_length": LENGTH[head]} if head in LENGTH else {}
-    net = models.build(head, model, **length)
+    # text tokens of DCSM as in its authors' code
+    net = models.build(head, model, **({"context_length": 30} if head == "dcsm" else {}))
     shapes = jax.eval_shape(lambda key: models.init(net, key), jax.random.key(0))
     parameters = Parameters(net, 0, shapes, ("image", "text", "head/functional_words"))
     params, frozen = parameters.split(shapes)
@@ -70,8 +59,12 @@ def build_jax(head: str, model: str, batch: int) -> tuple[dict, Callable[[], Non
     # on the device before the first step: else every step would copy them there
     placed = jax.device_put(tuple(arrays))
     planned = compiled.program.memory_analysis().temp_size_in_bytes
-    facts = {"planned GiB": planned / harness.GIB}
-    return facts, lambda: jax.block_until_ready(compiled(*placed, key))
+
+    def step() -> None:
+        jax.block_until_ready(compiled(*placed, key))
+
+    step()  # the first step allocates memory
+    return {"planned GiB": planned / harness.GIB}, lambda _: harness.timed(step)[1]
 
 
 def stored(model: Any, params: Any, batch: int) -> dict:
