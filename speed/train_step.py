@@ -24,7 +24,9 @@ def build(config: ConfigDict, model: nn.Module) -> tuple[Callable[[], None], Any
     config.text.context_length = model.text.context_length
     config.input.image_size = model.image.image_size
     run = setup.step_setup(config, model, config.steps)
-    state = jax.jit(partial(init_state, run))({})
+    # read, not drawn: a GPU takes minutes to compile the first parameters of a ViT-L/14
+    params = random_arrays(run.parameters.trained_shapes(), model.text)
+    state = jax.jit(partial(init_state, run))({}, params)
     shapes = batch_shapes(config, run.mesh, run.parameters)
     batch = sharding.put_batch(run.mesh, random_arrays(shapes, model.text))
     compiled, seconds = harness.timed(lambda: compile_step(run, state, {}, batch))

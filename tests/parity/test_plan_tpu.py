@@ -30,29 +30,29 @@ arrays = {{
 print(loss.make_step(mesh, "infonce", "ring", 0, arrays)[1])
 """
 
-BLOCKS = f"""
+TOWER = f"""
 import sys; sys.path.insert(0, {str(helpers.ROOT)!r})
 import jax, jax.numpy as jnp
+from vlc_jax import models
 from vlc_jax.devices import runtime
-from vlc_jax.models import layers
 
-initial = layers.initialisers("big_vision", 256, 12)
-block = layers.Block(4, 1024, False, "gelu_tanh", 1e-6, initial, jnp.bfloat16)
+options = {{"width": 512, "depth": 4, "heads": 8, "pooling": "mean"}}
+saving = {{"dtype": "bfloat16", "remat": "block", "scan_layers": True}}
+tower = models.build("clip", "B/16", image=options, **saving).image
 where = jax.sharding.SingleDeviceSharding(runtime.topology_devices("v5e:2x2")[0])
-x = jax.ShapeDtypeStruct((16, 196, 256), jnp.bfloat16, sharding=where)
 
-def four(p):
-    return jax.ShapeDtypeStruct((4, *p.shape), p.dtype, sharding=where)
+def there(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
 
 @jax.jit
 @jax.grad
-def gradient(params, x):
-    body = jax.checkpoint(lambda x, params: (block.apply(params, x), None), prevent_cse=False)
-    return jnp.square(jax.lax.scan(body, x, params)[0].astype(jnp.float32)).mean()
+def gradient(params, image):
+    return tower.apply(params, image).pooled.mean()
 
+image = there(jax.ShapeDtypeStruct((16, 224, 224, 3), jnp.float32))
+params = jax.tree.map(there, jax.eval_shape(tower.init, jax.random.key(0), image))
 effort = {{"exec_time_optimization_effort": -1.0}}  # layouts are tested, not schedules
-stacked = jax.tree.map(four, jax.eval_shape(block.init, jax.random.key(0), x))
-program = gradient.lower(stacked, x).compile(compiler_options=effort)
+program = gradient.lower(params, image).compile(compiler_options=effort)
 print(program.memory_analysis().temp_size_in_bytes, program.cost_analysis()["bytes accessed"])
 """
 
@@ -115,13 +115,13 @@ def test_the_loss_of_a_million_pairs_takes_under_a_gibibyte(tmp_path):
     assert int(done.stdout) < 2**30
 
 
-def test_blocks_of_196_tokens_are_not_copied_between_layouts(tmp_path):
-    """52.7 MB and .283 GB, and 3 %; with float32 logits .38 GB, with merged axes 77 MB, .58 GB."""
-    (tmp_path / "blocks.py").write_text(BLOCKS)
-    done = helpers.python(tmp_path / "blocks.py", code=0)
+def test_a_scanned_tower_of_196_tokens_copies_little(tmp_path):
+    """137 MB and 1.06 GB, and 3 %; kernels stacked in float32: 228 MB, float32 logits: 1.16 GB."""
+    (tmp_path / "tower.py").write_text(TOWER)
+    done = helpers.python(tmp_path / "tower.py", code=0)
     temporaries, accessed = map(float, done.stdout.split())
-    assert temporaries < 54.3e6
-    assert accessed < 0.2913e9
+    assert temporaries < 141.5e6
+    assert accessed < 1.0868e9
 
 
 def test_a_slice_that_there_is_not_is_one_line():

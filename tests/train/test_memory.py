@@ -1,6 +1,7 @@
 """What losses keep between steps: the teacher of DeGLA, and CE-CLIP's thresholds."""
 
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -109,7 +110,7 @@ def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path, m
     run, state, _ = start
     training = SimpleNamespace(checkpoint={"keep_last": 2, "keep_every": None})
     run = run._replace(training=training, origin=SimpleNamespace(path="weights"))
-    loaded = jax.tree.map(lambda x: x - 0.5, start[1].params)
+    loaded = jax.tree.map(lambda x: np.asarray(x) - 0.5, start[1].params)
     monkeypatch.setattr(first_state.init_from, "load_trained", lambda *_: loaded)
     monkeypatch.setattr(first_state.init_from, "load_batch_stats", lambda _: {})
     without = run.optimization._replace(teacher_decay=None, num_thresholds=0)
@@ -130,6 +131,17 @@ def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path, m
         expected = kept or {"teacher": trained, "thresholds": np.zeros(2)}
         jax.tree.map(np.testing.assert_array_equal, found.memory, expected)
     workdir.close()
+
+
+def test_parameters_that_are_loaded_are_not_drawn(start):
+    """In no program of the first state: to compile one takes as long as a step."""
+    run, state, _ = start
+    first = jax.jit(partial(setup_state.init_state, run))
+    drawn, read = (
+        first.lower({}, loaded).compile().as_text().count("shift-right-logical")
+        for loaded in ({}, state.params)
+    )
+    assert drawn > 0 == read
 
 
 def test_an_average_of_adapters_is_refused():

@@ -1,7 +1,7 @@
 """Base of both towers: a stack of transformer blocks, a projection, and the requested tokens."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import errors, types
-from vlc_jax.models import layers, rope
+from vlc_jax.models import layers, lora, rope
 
 
 class Tower(nn.Module, kw_only=True):
@@ -105,9 +105,11 @@ class Tower(nn.Module, kw_only=True):
         """The first `count` blocks as one loop, which is compiled once.
 
         Parameters stay those of single blocks and are stacked here, in each step: weights, adapters
-        and checkpoints need no other layout, at the price of a copy of the tower's parameters.
+        and checkpoints need no other layout, at the price of a copy of the tower's parameters, of
+        kernels and their gradients in `dtype`.
         """
-        params = [self.variables["params"][f"block_{index}"] for index in range(count)]
+        blocks = [self.variables["params"][f"block_{index}"] for index in range(count)]
+        params = [_kernels_in(self.dtype, block) for block in blocks]
 
         def body(x: jax.Array, params: Any) -> tuple[jax.Array, None]:
             return block.apply({"params": params}, x, None, rotation, ends), None
@@ -132,6 +134,18 @@ class Tower(nn.Module, kw_only=True):
             name="projection",
         )
         return lambda x: scaled(dense(x), request)
+
+
+def _kernels_in(dtype: Any, params: Any) -> Any:
+    """Parameters of a block, kernels in the type in which Dense multiplies them.
+
+    Not where an adapter is attached: the length of a DoRA column is taken in float32."""
+    if not isinstance(params, Mapping):
+        return params
+    cast = {name: _kernels_in(dtype, leaf) for name, leaf in params.items()}
+    if "kernel" in cast and lora.ATTACHED not in cast:
+        cast["kernel"] = cast["kernel"].astype(dtype)
+    return cast
 
 
 def image_shape(tower: nn.Module) -> tuple[int, int, int]:

@@ -70,7 +70,10 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
             guard = jax.tree.map(np.asarray, guard_state())
             state = state._replace(guard=sharding.put_like(guard, shapes.guard))
         if shapes.memory and not state.memory:  # as the guard
-            state = _with_memory(setup, state, shapes)
+            shardings = jax.tree.map(lambda x: x.sharding, shapes.memory)
+            initial = partial(initial_memory, setup.optimization)
+            memory = jax.jit(initial, out_shardings=shardings)(state.params)
+            state = state._replace(memory=memory)
         return state, checkpoints
     loaded, batch_stats = {}, {}
     # read before the state is allocated
@@ -79,21 +82,10 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     if setup.origin.path:
         batch_stats = init_from.load_batch_stats(setup)
     shardings = jax.tree.map(lambda x: x.sharding, shapes)
-    state = jax.jit(partial(init_state, setup), out_shardings=shardings)(frozen)
-    state = state._replace(
-        params=merge_trees(state.params, loaded),
-        batch_stats=merge_trees(state.batch_stats, batch_stats),
-    )
-    if loaded and shapes.memory:  # the teacher starts from the loaded parameters, too
-        state = _with_memory(setup, state, shapes)
+    initial = jax.jit(partial(init_state, setup), out_shardings=shardings, donate_argnums=1)
+    state = initial(frozen, loaded)
+    state = state._replace(batch_stats=merge_trees(state.batch_stats, batch_stats))
     if setup.origin.path:
         parts = sorted(frozen.keys() | loaded.keys())
         workdir.event("weights", path=str(setup.origin.path), parts=parts)
     return state, checkpoints
-
-
-def _with_memory(setup: Setup, state: State, shapes: State) -> State:
-    """The state with the memory of losses before their first step, for its parameters."""
-    shardings = jax.tree.map(lambda x: x.sharding, shapes.memory)
-    initial = partial(initial_memory, setup.optimization)
-    return state._replace(memory=jax.jit(initial, out_shardings=shardings)(state.params))

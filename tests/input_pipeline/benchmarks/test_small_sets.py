@@ -1,6 +1,5 @@
 """What is special about each set of few rules, and wrong rows of all sets in JSON."""
 
-import csv
 import shutil
 
 import numpy as np
@@ -269,10 +268,9 @@ def test_vsr_a_caption_stands_against_its_negation(all_sets):
     assert flat[1].images == cases[1].images
 
 
-@pytest.mark.parametrize("edition", vismin.EDITIONS)
-def test_vismin_captions_stand_beside_images_in_both_editions(tmp_path, edition):
-    sets.vismin.write(tmp_path, edition)
-    cases = read("vismin", tmp_path, edition=edition).cases
+def test_vismin_captions_stand_beside_images_of_todays_files(tmp_path):
+    sets.vismin.write(tmp_path)
+    cases = read("vismin", tmp_path).cases
     assert len(cases) == 8
     for number, case in enumerate(cases):
         category, n = sets.vismin.CATEGORIES[number // 2], number % 2
@@ -281,33 +279,9 @@ def test_vismin_captions_stand_beside_images_in_both_editions(tmp_path, edition)
         for k, each in enumerate(case.images):
             expected = image_ops.decode(picture_bytes(f"{category}{n}{k}"))
             np.testing.assert_array_equal(image_ops.decode(each), expected)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows[:-1], r"sim_solution\.csv has 7 rows and \*\.parquet 8"),
-        (lambda rows: rows[::-1], r"sim_solution\.csv: row 0 .* category 'counting'"),
-        (lambda rows: [rows[0] | {"Text": "="}, *rows[1:]], r"sim_solution\.csv: row 0 is '='"),
-    ],
-)
-def test_vismin_a_solution_of_other_rows_is_refused(tmp_path, change, message):
-    sets.vismin.write(tmp_path, "2024")
-    with (tmp_path / "vismin" / vismin.SOLUTION).open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    sets.files.write_table(tmp_path / "vismin" / vismin.SOLUTION, change(rows))
-    with pytest.raises(DataError, match=message):
-        read("vismin", tmp_path, edition="2024")
-
-
-def test_vismin_notes_a_solution_that_it_does_not_use(tmp_path):
-    sets.vismin.write(tmp_path)
-    assert not any("sim_solution" in note for note in read("vismin", tmp_path).notes)
     (tmp_path / "vismin" / vismin.SOLUTION).write_text("Text,category\n")
-    notes = read("vismin", tmp_path).notes
-    assert any("sim_solution.csv is not used: it belongs to the files before" in n for n in notes)
-    with pytest.raises(ValueError, match=r"edition is one of .*; got '2023'"):
-        read("vismin", tmp_path, edition="2023")
+    with pytest.raises(DataError, match=r"sim_solution\.csv belongs to the files of before"):
+        read("vismin", tmp_path)
 
 
 def test_reporting_bias_has_the_right_caption_in_lower_case(all_sets):
