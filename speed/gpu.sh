@@ -43,8 +43,9 @@ step step_l14 150 L/14 192 "${beside[@]}"
 step step_b32_gelu 140 B/32 1024 --gelu "${beside[@]}"
 sizes=(32768 65536)
 [[ $SMALL ]] && sizes=(64)
-part loss 90 loss.py --losses infonce sigmoid --batches "${sizes[@]}" --chunk 4096 --gib 100 \
-  --tflop 1000
+sizes=(--losses infonce sigmoid --batches "${sizes[@]}" --chunk 4096 --gib 100 --tflop 1000)
+part loss 90 loss.py "${sizes[@]}"
+[[ $SMALL ]] || part loss_x3 60 loss.py "${sizes[@]}" --precision TF32_TF32_F32_X3
 step step_hard_texts 90 B/32 512 --no-torch --hard NegCLIP SVLC HP+HN
 heads=(--models B/16 --batches 256) cases=(--cases 10000)
 [[ $SMALL ]] && heads=(--models mini --batches 4 --rounds 1) cases=(--cases 20 --images 8)

@@ -2,6 +2,7 @@
 
   python speed/loss.py
   python speed/loss.py --devices 8 --batches 1024 4096 32768
+  python speed/loss.py --precision TF32_TF32_F32_X3         # of tiles, on a GPU that has it
 
 Each loss is compiled dense, chunked (--chunk images at a time) and as a ring (with several
 simulated CPU devices), and timed in interleaved rounds. Prints milliseconds, their ratio to dense
@@ -24,7 +25,7 @@ from speed import harness
 from speed.harness import GIB
 from vlc_jax import types
 from vlc_jax.devices import sharding
-from vlc_jax.losses import LOSSES, total
+from vlc_jax.losses import LOSSES, tiles, total
 
 EMBED = 512
 TEXTS = ("negative", "positive")
@@ -41,10 +42,12 @@ def main(
     rounds: int = 5,
     gib: float = 8.0,
     tflop: float = 0.5,
+    precision: str = "highest",
 ) -> None:
+    tiles.PRECISION = getattr(jax.lax.DotAlgorithmPreset, precision, precision)
     # before the first use of a device, which fixes their number
     jax.config.update("jax_num_cpu_devices", devices)
-    print(f"{jax.device_count()} x {jax.devices()[0].device_kind}")
+    print(f"{jax.device_count()} x {jax.devices()[0].device_kind}, products {precision}")
     mesh = sharding.make_mesh()
     for batch in batches:
         arrays = embeddings(mesh, batch)

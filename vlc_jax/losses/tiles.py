@@ -38,6 +38,8 @@ class Merge(NamedTuple):
     share: Callable[[jax.Array, jax.Array], jax.Array]
 
 
+# of products of tiles; speed/loss.py tries others
+PRECISION: jax.lax.PrecisionLike = "highest"
 LOGSUMEXP = Merge(jnp.logaddexp, lambda one, merged: jnp.exp(one - merged))
 SUM = Merge(jnp.add, lambda one, merged: jnp.ones_like(merged))
 
@@ -58,14 +60,14 @@ def scores(
     image: Float[Array, "images embed"], text: Float[Array, "texts embed"]
 ) -> Float[Array, "images texts"]:
     """Dot products in float32; accelerators would otherwise round to bfloat16 or TF32."""
-    return jnp.einsum("ie,te->it", image, text, precision="highest")
+    return jnp.einsum("ie,te->it", image, text, precision=PRECISION)
 
 
 def negative_scores(
     image: Float[Array, "images embed"], text: Float[Array, "texts negatives embed"]
 ) -> Float[Array, "images texts negatives"]:
     """Dot products of every image with the hard negatives of every example, in float32."""
-    return jnp.einsum("ie,tne->itn", image, text, precision="highest")
+    return jnp.einsum("ie,tne->itn", image, text, precision=PRECISION)
 
 
 def split(arrays: Any, chunk: int) -> Any:
