@@ -120,9 +120,9 @@ class Encoder:
         setup = setup._replace(evaluation=setup.evaluation._replace(batch_size=rows))
         batched = partial(BatchEncoder, interrupt=interrupt)
         read_texts = partial(tokenize, setup.tokenizer)
-        image_cache = text_cache = None
-        is_native = self.transform.crop == transforms.NATIVE
-        heights = Lengths(_image_heights, COLUMNS) if is_native else None
+        image_cache = text_cache = heights = None
+        if self.transform.crop == transforms.NATIVE:
+            heights = Lengths(lambda rows: native.heights(rows["image"]), COLUMNS)
         if once:
             kept = self._kept(is_writer, unfinished)
             options = {"kept": kept, "interrupt": interrupt}
@@ -345,8 +345,3 @@ def text_key(text: Caption) -> bytes:
     text = text if isinstance(text, str) else f"conversation {text}"
     # texts of a table may have lone surrogates, which UTF-8 refuses
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
-
-
-def _image_heights(rows: Rows) -> list[int]:
-    """`native.heights` of mosaics."""
-    return native.heights(rows["image"])
