@@ -11,7 +11,6 @@ cases, every image of a case decoded and encoded, every caption encoded at 77 to
 
 Each side is a separate process; they alternate by benchmark. Prints wall and CPU seconds of all
 processes of a side and their ratios, our compile time, and the largest difference of a score.
---captions FILE (a line each): only `embed_texts` of a loaded model, beside the same at 77 tokens.
 """
 
 import json
@@ -20,7 +19,6 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
@@ -28,9 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 
 from speed import harness
 from vlc_jax import evaluators
-from vlc_jax.encode import batches
 from vlc_jax.encode.encoder import Encoder
-from vlc_jax.encode.inference import Model
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
@@ -49,7 +45,6 @@ def main(
     batch_size: int = 64,
     workers: int = 2,
     torch_python: str = sys.executable,
-    captions: str = "",
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = write_data(Path(folder), cases, images)
@@ -65,12 +60,8 @@ def main(
         )  # fmt: skip
         ours = harness.Worker(
             "ours", sys.executable, "evaluation.py", {"JAX_PLATFORMS": "cpu"},
-            folder=folder, weights=torch.facts["weights"], captions=captions,
+            folder=folder, weights=torch.facts["weights"],
         )  # fmt: skip
-        if captions:
-            sides = {name: partial(ours.ask, name) for name in ("short", "77 tokens")}
-            harness.compare("embed_texts", sides, 5, "short")
-            return
         differences = [0.0]
         for name in rows:
             scores = list[np.ndarray]()
@@ -118,20 +109,10 @@ def options(name: str, text: list[str], words: random.Random) -> list[list[str]]
     return [text, *wrong[name]]
 
 
-def build(folder: str, weights: dict, captions: str) -> tuple[dict, harness.Ask]:
-    """Facts of our side, and a function that evaluates a benchmark by name, or embeds captions."""
+def build(folder: str, weights: dict) -> tuple[dict, harness.Ask]:
+    """Facts of our side, and a function that evaluates a benchmark by name."""
     setup = resolve(config_of_weights(**weights), "weights")
     variables = {"params": init_from.load_complete(setup), "batch_stats": {}}
-    if captions:
-        texts, lengths = Path(captions).read_text().splitlines(), batches.text_lengths(setup)
-        models = {"short": Model(setup, variables), "77 tokens": Model(setup, variables)}
-
-        def embed(name: str) -> dict:
-            cut = lengths._replace(is_mixed=True) if name == "short" else None
-            with mock.patch("vlc_jax.encode.encoder.text_lengths", return_value=cut):
-                return harness.timed(lambda: models[name].embed_texts(texts))[1]
-
-        return {}, embed
     rows = json.loads(Path(folder, "cases.json").read_text())
     # one encoder for all benchmarks: it encodes what they share once
     encoder = Encoder(setup, once=True)

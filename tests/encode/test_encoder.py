@@ -230,25 +230,23 @@ def test_cut_texts_have_the_features_of_full_ones(monkeypatch):
 
 def test_few_texts_of_several_lengths_are_one_batch(run):
     setup = in_batches_of_eight(on_one_device(run[0]))
+    lengths = Lengths(lambda rows: rows["text"][:, 0].tolist(), is_mixed=True)
 
     def load(items):
-        return {"text": np.array([[item] * 9 for item in items])}
+        return {"text": np.repeat([[item] for item in items], 9, axis=1)}
 
-    def shapes(items):
-        lengths = Lengths(lambda rows: rows["text"][:, 0].tolist(), is_mixed=True)
-        read = BatchEncoder(setup, len, load, lengths=lengths)._read(items)
-        return [(list(batch.indices), batch.rows["text"].shape) for batch in read]
-
-    assert shapes([3, 9, 2]) == [([2, 0, 1], (8, 9))]
-    assert shapes([4] * 8 + [5, 2]) == [([*range(8)], (8, 4)), ([9, 8], (8, 5))]
-    assert shapes([]) == []
+    read = BatchEncoder(setup, len, load, lengths=lengths)._read
+    for items, expected in (
+        ([3, 9, 2], [([2, 0, 1], (8, 9))]),
+        ([4] * 8 + [5, 2], [([*range(8)], (8, 4)), ([9, 8], (8, 5))]),
+    ):
+        found = [(list(batch.indices), batch.rows["text"].shape) for batch in read(items)]
+        assert found == expected
 
 
 def test_only_lengths_that_save_a_quarter_are_compiled():
+    assert [len(lengths_up_to(n)) for n in (20, 22, 64)] == [1, 2, 4]
     assert lengths_up_to(77) == (16, 32, 48, 77)
-    assert lengths_up_to(64) == (16, 32, 48, 64)
-    assert lengths_up_to(22) == (16, 22)
-    assert lengths_up_to(20) == (20,)
     assert lengths_up_to(248) == (16, 32, 48, 64, 96, 128, 248)
 
 
