@@ -73,8 +73,7 @@ def train(
     workdir.write_env(**facts, image_sizes=training.data.image_sizes)
     workdir.event("resume" if start else "start", step=start, steps=training.steps)
     if start and workdir.is_writer:
-        line = f"resumed at step {start} of {training.steps} from {workdir.name}"
-        print(line, file=sys.stderr, flush=True)
+        print(f"resumed at step {start} of {training.steps} from {workdir.name}", file=sys.stderr)
 
     batches = BatchIterator(setup, workdir, start)
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
