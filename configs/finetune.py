@@ -28,7 +28,6 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
@@ -36,17 +35,8 @@ from pyarrow import parquet
 
 from vlc_jax.configs import default, records
 from vlc_jax.configs.common import arguments, pretrained
+from vlc_jax.input_pipeline import record
 
-# option -> usual names of its column, which are compared in lower case
-COLUMNS = {
-    "image": ("image", "filepath", "file_path", "image_path", "path", "file_name", "filename",
-              "file", "image_name", "img", "picture"),
-    "caption": ("caption", "captions", "title", "text", "sentence", "description", "txt"),
-    "negatives": ("negatives", "negative", "negative_captions", "negative_caption", "neg_caption",
-                  "hard_negatives", "hard_negative"),
-    "positives": ("positives", "positive", "positive_captions", "positive_caption", "pos_caption",
-                  "hard_positives", "hard_positive"),
-}  # fmt: skip
 BATCH = 256  # NegCLIP's
 LARGE_EVERY = 500  # steps between evaluations of a table whose images are not all counted
 # what LoRA adapts, by `frozen`
@@ -58,7 +48,7 @@ SUGARCREPE = ("sugar_crepe", os.path.join("coco", "val2017"))  # in root
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    columns = {f"{name}_column": "" for name in COLUMNS}
+    columns = {f"{name}_column": "" for name in record.COLUMNS}
     args = arguments.parse(
         argument, weights="", tokenizer="", data="", images="", method="clip_ft", tagger="",
         frozen="", lora=0, holdout=0.1, epochs=5, steps=0, batch=0, learning_rate=0.0, root="sets",
@@ -78,9 +68,10 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         source = pretrained.source_of(args.data, args.images)
         is_table = source["source"] == "records"
         split = {"holdout": args.holdout} if is_table else {}
-        given = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+        given = {name: getattr(args, f"{name}_column") for name in record.COLUMNS}
         names, needed = column_names(args.data), ("image", "caption")
-        columns = find_columns(args.data, names, given, COLUMNS, needed) if is_table else {}
+        usual = record.COLUMNS if is_table else {}
+        columns = record.find_columns(args.data, names, given, usual, needed)
         pretrained.read(config, source, **split, **{f"{k}_column": v for k, v in columns.items()})
         if is_table and args.holdout:
             config.evals.retrieval = {"split": "validation"}
@@ -161,33 +152,6 @@ def is_siglip(weights: str) -> bool:
         return is_named or "sigmoid" in config.get("losses", {})
     except (OSError, ValueError, AttributeError, TypeError):
         return "siglip" in os.path.basename(weights).lower()
-
-
-def find_columns(
-    path: object,
-    names: Sequence[str],
-    given: Mapping[str, str | None],
-    usual: Mapping[str, Sequence[str]],
-    needed: Sequence[str],
-) -> dict[str, str]:
-    """Columns of a table with these names, by their option in `usual`: the given name, else the
-    first usual one. "none" is no column. Raises ValueError if a needed one is missing."""
-    known = {name.lower(): name for name in names}
-    columns = {}
-    for option, words in usual.items():
-        argument = given[option]
-        found = [argument] if argument else [known[word] for word in words if word in known]
-        if found and argument != "none":
-            columns[option] = found[0]
-        if known and option in needed and columns.get(option) not in names:
-            raise ValueError(
-                f"{path} has no column of {option} ({argument or ', '.join(words)}): name it by "
-                f"{option}_column, of {', '.join(names)}"
-            )
-    if columns and known:
-        listing = ", ".join(f"{option}={name}" for option, name in columns.items())
-        print(f"{path}: columns {listing}", file=sys.stderr)
-    return columns
 
 
 def column_names(path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +13,16 @@ import numpy as np
 
 # characters; a longer text is a damaged file, not a caption
 MAX_CAPTION = 100_000
+# option -> usual names of its column, which are compared in lower case
+COLUMNS = {
+    "image": ("image", "filepath", "file_path", "image_path", "path", "file_name", "filename",
+              "file", "image_name", "img", "picture"),
+    "caption": ("caption", "captions", "title", "text", "sentence", "description", "txt"),
+    "negatives": ("negatives", "negative", "negative_captions", "negative_caption", "neg_caption",
+                  "hard_negatives", "hard_negative"),
+    "positives": ("positives", "positive", "positive_captions", "positive_caption", "pos_caption",
+                  "hard_positives", "hard_positive"),
+}  # fmt: skip
 # bytes, of Linux and of most file systems
 _MAX_NAME, _MAX_PATH = 255, 4_095
 # white space, zero-width letters and marks of direction or byte order
@@ -322,3 +333,30 @@ class Mixed(Protocol):
 def has_text_only(source: Source) -> bool:
     """True if a source may yield records without an image (its attribute of the same name)."""
     return getattr(source, "has_text_only", False)
+
+
+def find_columns(
+    path: object,
+    names: Sequence[str],
+    given: Mapping[str, str | None],
+    usual: Mapping[str, Sequence[str]],
+    needed: Sequence[str],
+) -> dict[str, str]:
+    """Columns of a table with these names, by their option in `usual`: the given name, else the
+    first usual one. "none" is no column. Raises ValueError if a needed one is missing."""
+    known = {name.lower(): name for name in names}
+    columns = {}
+    for option, words in usual.items():
+        argument = given.get(option)
+        found = [argument] if argument else [known[word] for word in words if word in known]
+        if found and argument != "none":
+            columns[option] = found[0]
+        if known and option in needed and columns.get(option) not in names:
+            raise ValueError(
+                f"{path} has no column of {option} ({argument or ', '.join(words)}): name it by "
+                f"{option}_column, of {', '.join(names)}"
+            )
+    if columns and known:
+        listing = ", ".join(f"{option}={name}" for option, name in columns.items())
+        print(f"{path}: columns {listing}", file=sys.stderr)
+    return columns

@@ -3,13 +3,14 @@
 #
 #   bash speed/start.sh .venv-parity/bin/python      # an interpreter with open_clip
 #   PYTHON=.venv/bin/python ROUNDS=5 bash speed/start.sh .venv-parity/bin/python
+#   bash speed/start.sh .venv-parity/bin/python captions.txt  # embeds its lines, too
 #
 # A ViT-B/32 with random weights scores an image with two texts. Each row is a new process and goes
 # further than the row above it: imports, then the weights, then the first scores. "compiled before":
 # with JAX's folder of compiled programs, from an earlier process. Rows take turns; prints the least
 # CPU seconds of all rounds (less sensitive to other processes) and the least by the clock.
 set -euo pipefail
-TORCH=${1:?an interpreter with open_clip}
+TORCH=${1:?an interpreter with open_clip} CAPTIONS=${2:-}
 PYTHON=${PYTHON:-python} ROUNDS=${ROUNDS:-3}
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
@@ -40,9 +41,14 @@ with torch.inference_mode():
     image = model.encode_image(pixels('$folder/0.jpg')[None], normalize=True)
     text = open_clip.get_tokenizer('ViT-B-32')(['a dog', 'a cat'])
     print(image @ model.encode_text(text, normalize=True).T)"
+texts="texts = open('$CAPTIONS').read().splitlines()"
+torch_texts="import torch; $texts; tokens = open_clip.get_tokenizer('ViT-B-32')(texts)
+with torch.inference_mode():
+    for start in range(0, len(texts), 64): model.encode_text(tokens[start:start + 64], normalize=True)"
 shape=(--family clip --variant B/32 --image_size 224 --activation gelu --tokenizer "$vocabulary")
 load="vlc_jax.load('$folder/weights.pt', family='clip', variant='B/32', image_size=224,
   activation='gelu', tokenizer='$vocabulary')"
+full="import vlc_jax.encode.encoder as e; e.text_lengths = lambda *_, **__: None"
 score=("$PYTHON" -m vlc_jax score --model "$folder/weights.pt" "${shape[@]}"
   --images "$folder/0.jpg" --texts "a dog" "a cat")
 
@@ -66,6 +72,12 @@ $torch_scores"
   row "here: weights" "$PYTHON" -c "import vlc_jax; $load"
   row "here: scores (vlc-jax score)" "${score[@]}"
   row "here: scores, compiled before" "${score[@]}"
+  if [[ $CAPTIONS ]]; then
+    row "open_clip: texts" "$TORCH" -c "$open_clip; $torch_model; $torch_texts"
+    row "here: texts" "$PYTHON" -c "import vlc_jax; $texts; $load.embed_texts(texts)"
+    row "here: texts, all at 77 tokens" \
+      "$PYTHON" -c "import vlc_jax; $full; $texts; $load.embed_texts(texts)"
+  fi
   row "vlc-jax --list" "$PYTHON" -m vlc_jax --list
   row "run of one step, configs/records.py" "$PYTHON" -m vlc_jax --workdir "$folder/run_$round" \
     --config "records:path=$folder/captions.jsonl,holdout=0,steps=1"

@@ -27,7 +27,7 @@ from vlc_jax.input_pipeline.hard_texts import balance, sampling, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.loader.inspection import Sample
-from vlc_jax.input_pipeline.record import Record, Source
+from vlc_jax.input_pipeline.record import COLUMNS, Record, Source, find_columns
 from vlc_jax.input_pipeline.sources import make_source, parquet_table, shards, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.tokenizers import word_level
@@ -212,6 +212,11 @@ def _open_table(path: Path, source_options: dict[str, Any]) -> Source:
             f"{path} does not exist; expected a table ({', '.join(tables.FORMATS)}) or a folder"
         )
     defaults = {"split": "all", "path": path, "holdout": HOLDOUT}
+    names = tables.open_table(path).columns()
+    usual = {name: COLUMNS[name] for name in ("image", "caption") if name not in names}
+    # of a missing one the source says more
+    found = find_columns(path, names, {}, usual, ())
+    defaults |= {f"{name}_column": column for name, column in found.items()}
     return make_source("records", **{**defaults, **source_options})
 
 

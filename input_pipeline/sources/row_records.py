@@ -9,6 +9,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import (
+    COLUMNS,
     Caption,
     DataError,
     PackedImage,
@@ -18,14 +19,6 @@ from vlc_jax.input_pipeline.record import (
 )
 from vlc_jax.input_pipeline.sources import cells, tables
 
-# Column names of published tables, suggested if the default column is missing.
-USUAL_NAMES = {
-    "image_column": (
-        "filepath", "file_path", "path", "image_path", "file_name", "filename", "file",
-        "image_name", "img", "picture",
-    ),
-    "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
-}  # fmt: skip
 NEGATIVE = "~negative"  # after the id of a row: the record of its negative image
 
 
@@ -93,7 +86,8 @@ class Columns:
         for option, columns in named.items():
             for column in [columns] if isinstance(columns, str) else columns or ():
                 if column not in known:
-                    usual = [name for name in USUAL_NAMES.get(option, ()) if name in known]
+                    names = COLUMNS.get(option.removesuffix("_column"), ())
+                    usual = [name for name in names if name in known]
                     near = usual or difflib.get_close_matches(column, known, 1, cutoff=0.5)
                     hint = f"; did you mean {option}={near[0]!r}?" if near else ""
                     if not known:

@@ -8,7 +8,7 @@ import pytest
 from tests.support import helpers, small_models
 from vlc_jax import models
 from vlc_jax.configs import finetune, records
-from vlc_jax.input_pipeline.sources import row_records
+from vlc_jax.input_pipeline import record
 from vlc_jax.setup import exported_config, resolve
 
 HEADER = ["filepath", "Title", "negative_caption", "pos_caption"]
@@ -42,7 +42,7 @@ def config(weights, table, more=""):
 
 def test_usual_names_of_columns_are_found_and_said(weights, table, capsys):
     source = config(weights, table, ",method=hp_hn").input.source_options
-    found = {name: source[f"{name}_column"] for name in finetune.COLUMNS}
+    found = {name: source[f"{name}_column"] for name in record.COLUMNS}
     assert [*found.values()] == HEADER
     assert "image=filepath, caption=Title, negatives=negative_caption" in capsys.readouterr().err
 
@@ -89,11 +89,6 @@ def test_rate_and_evaluations_go_by_the_size_of_the_table(tmp_path, images, rate
     (tmp_path / "my.csv").write_text("\n".join(["image,caption", *rows]))
     made = finetune.get_config(f"weights=runs/clip,data={tmp_path / 'my.csv'}")
     assert (made.optimizer.learning_rate, made.eval.every) == (rate, every)
-
-
-def test_usual_names_are_those_that_records_suggests():
-    for option in ("image", "caption"):
-        assert {*row_records.USUAL_NAMES[f"{option}_column"]} < {*finetune.COLUMNS[option]}
 
 
 def test_lora_trains_queries_and_values(weights, table):

@@ -12,9 +12,9 @@ from tests.encode.conftest import with_evaluation, with_parameters
 from tests.support import tiny
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner
-from vlc_jax.encode import batches
-from vlc_jax.encode.batches import BatchEncoder, Lengths
-from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
+from vlc_jax.encode import batches, encoder
+from vlc_jax.encode.batches import BatchEncoder, Lengths, lengths_up_to, short_lengths, text_lengths
+from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.interrupt import Interrupt
 from vlc_jax.errors import DivergedError, PreemptedError
 from vlc_jax.evaluators.scorer import take
@@ -207,26 +207,47 @@ def test_cut_texts_have_the_features_of_full_ones(monkeypatch):
     with config.unlocked():
         config.text.tokenizer, config.text.context_length = "bytes", 77
         config.model.vocab_size = 300
-    setup, variables = with_parameters(on_one_device(resolve(config, "eval")))
+    setup, variables = with_parameters(in_batches_of_eight(on_one_device(resolve(config, "eval"))))
     lengths, tower = set(), batches.sharding.put_batch
     monkeypatch.setattr(
         batches.sharding,
         "put_batch",
         lambda mesh, rows: lengths.add(rows["text"].shape[1]) or tower(mesh, rows),
     )
-    texts = ["", "a cat", *("a" * n for n in (14, 15, 16)), "a dog and a cat", "b" * 60, "c" * 99]
+    few = ["", "a cat", *("a" * n for n in (14, 15, 16)), "a dog and a cat", "b" * 60, "c" * 99]
+    texts = [*few, *(f"a {number}" for number in range(6))]
     cut = Encoder(setup, once=True).texts(variables, texts)
     assert lengths == {16, 32, 77}
+    lengths.clear()
+    mixed = Encoder(setup).texts(variables, texts)
+    assert lengths == {16, 77}
+    monkeypatch.setattr(encoder, "text_lengths", lambda *_, **__: None)
     full = Encoder(setup).texts(variables, texts)
-    np.testing.assert_allclose(cut.pooled, full.pooled, rtol=0, atol=1e-6)
+    for found in (cut, mixed):
+        np.testing.assert_allclose(found.pooled, full.pooled, rtol=0, atol=1e-6)
     assert len(np.unique(full.pooled.round(4), axis=0)) == len(texts)
 
 
+def test_few_texts_of_several_lengths_are_one_batch(run):
+    setup = in_batches_of_eight(on_one_device(run[0]))
+    lengths = Lengths(lambda rows: rows["text"][:, 0].tolist(), is_mixed=True)
+
+    def load(items):
+        return {"text": np.repeat([[item] for item in items], 9, axis=1)}
+
+    read = BatchEncoder(setup, len, load, lengths=lengths)._read
+    for items, expected in (
+        ([3, 9, 2], [([2, 0, 1], (8, 9))]),
+        ([4] * 8 + [5, 2], [([*range(8)], (8, 4)), ([9, 8], (8, 5))]),
+    ):
+        found = [(list(batch.indices), batch.rows["text"].shape) for batch in read(items)]
+        assert found == expected
+
+
 def test_only_lengths_that_save_a_quarter_are_compiled():
-    assert text_lengths(77) == (16, 32, 48, 77)
-    assert text_lengths(64) == (16, 32, 48, 64)
-    assert text_lengths(22) == (16, 22)
-    assert text_lengths(20) == (20,)
+    assert [len(lengths_up_to(n)) for n in (20, 22, 64)] == [1, 2, 4]
+    assert lengths_up_to(77) == (16, 32, 48, 77)
+    assert lengths_up_to(248) == (16, 32, 48, 64, 96, 128, 248)
 
 
 def test_a_text_is_as_long_as_its_first_end_token_asks_for():
@@ -251,7 +272,7 @@ def test_texts_are_cut_only_where_no_feature_reads_padding(text, model, expected
     with config.unlocked():
         config.model.name, config.model.text = model, {"depth": 1, **text}
         config.model.head = {"num_functional_words": 0} if model == "dcsm" else {}
-    assert takes_shorter_texts(resolve(config, "eval")) == expected
+    assert (text_lengths(resolve(config, "eval")) is not None) == expected
 
 
 def test_a_signal_ends_an_encoder_between_batches(monkeypatch):

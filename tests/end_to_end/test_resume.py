@@ -159,6 +159,7 @@ def test_a_flipped_byte_falls_back_to_the_checkpoint_before(tmp_path, unbroken):
     flip_a_byte(file)
     done = helpers.run(helpers.TINY, workdir, code=0)
     assert "corrupt_checkpoint" in event_names(workdir)
+    assert f" of 12 from {workdir}" in done.stderr
     assert "does not match its sha256" in done.stderr + (workdir / "logs/host_000.log").read_text()
     assert_same_end(workdir, unbroken)
 

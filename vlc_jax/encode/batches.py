@@ -1,6 +1,7 @@
 """A method of the model on any number of items: numpy in, numpy out, in batches of one size."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -99,10 +100,47 @@ class Lengths(NamedTuple):
     find: rows of `load` -> needed number of columns of each (pixel rows of an image).
     columns: columns of an item up to which a batch has the full number of rows; longer items have
       fewer rows, in proportion. None: all have as many.
+    is_mixed: the last items of all lengths, fewer than a batch of each, share batches of the
+      longest among them: few items compile one program, but their rounding depends on the others.
     """
 
     find: Callable[[Rows], Sequence[int]]
     columns: int | None = None
+    is_mixed: bool = False
+
+
+def text_lengths(setup: Setup, *, is_mixed: bool = False) -> Lengths | None:
+    """Lengths of the texts of a model; None if its features read the padding behind a text.
+
+    In a causal tower no token attends to later ones, so that features pooled at the end token read
+    no padding. A bidirectional tower (SigLIP) attends to padding, and heads that read tokens may
+    read padding tokens (DCSM reads all columns).
+    """
+    text, head = setup.model.text, setup.model.head
+    if not (text.takes_shorter and head.requests[1].tokens == "none"):
+        return None
+    find = partial(short_lengths, eos_id=text.eos_id, lengths=lengths_up_to(text.context_length))
+    return Lengths(find, is_mixed=is_mixed)
+
+
+def lengths_up_to(context_length: int) -> tuple[int, ...]:
+    """The lengths to which texts are cut, up to `context_length`.
+
+    Each length compiles a program: they are few, and each saves at least a quarter of the columns.
+    """
+    shorter = (n for n in (16, 32, 48, 64, 96, 128, 192) if 4 * n <= 3 * context_length)
+    return (*shorter, context_length)
+
+
+def short_lengths(rows: Rows, eos_id: int, lengths: Sequence[int]) -> list[int]:
+    """For each text the smallest of `lengths` that reaches its first end token.
+
+    It depends on the text alone: another length sums in another order, and features of an
+    evaluation must not depend on its other texts.
+    """
+    is_end = rows["text"] == eos_id
+    needed = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, lengths[-1])
+    return [lengths[i] for i in np.searchsorted(lengths, needed)]
 
 
 class BatchEncoder:
@@ -138,10 +176,10 @@ class BatchEncoder:
         size, groups = setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
         # rounded up: every device computes as many rows
         self._size = -(-size // groups) * groups
-        self._groups, self._columns = groups, lengths and lengths.columns
+        self._groups = groups
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._interrupt, self.cache, self._count = load, interrupt, cache, count
-        self._read = partial(self._by_length, lengths.find) if lengths else self._in_order
+        self._read = partial(self._by_length, lengths) if lengths else self._in_order
 
     def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
         """Features of all items, as numpy, in their order."""
@@ -186,36 +224,39 @@ class BatchEncoder:
             indices = range(start, min(start + self._size, len(items)))
             yield Batch(indices, self._load([items[i] for i in self._local(indices, self._size)]))
 
-    def _by_length(
-        self, length: Callable[[Rows], Sequence[int]], items: Sequence[Any]
-    ) -> Iterator[Batch]:
-        waiting: dict[int, list[tuple[int, Rows]]] = {}
+    def _by_length(self, lengths: Lengths, items: Sequence[Any]) -> Iterator[Batch]:
+        waiting: dict[int, list[tuple[int, int, Rows]]] = {}
         for start in range(0, len(items), self._size):
             rows = self._load(items[start : start + self._size])
-            for row, columns in enumerate(length(rows)):
-                # the length is that of a text, or of an image, not of the question about it
-                cut = {n: x[row] if n == "question" else x[row, :columns] for n, x in rows.items()}
-                waiting.setdefault(columns, []).append((start + row, cut))
+            for row, columns in enumerate(lengths.find(rows)):
+                whole = {name: x[row] for name, x in rows.items()}
+                waiting.setdefault(columns, []).append((columns, start + row, whole))
             for columns, group in waiting.items():
-                while len(group) >= (size := self._rows(columns)):
+                while len(group) >= (size := self._rows(columns, lengths)):
                     yield self._stacked(group[:size], size)
                     waiting[columns] = group = group[size:]
-        # not padded with shorter texts: a text's length must not depend on the other texts
-        for columns, group in sorted(waiting.items()):
-            if group:
-                yield self._stacked(group, self._rows(columns))
+        groups = [group for _, group in sorted(waiting.items())]
+        for group in [list(itertools.chain(*groups))] if lengths.is_mixed else groups:
+            size = self._rows(group[-1][0], lengths) if group else 1
+            for start in range(0, len(group), size):
+                yield self._stacked(group[start : start + size], size)
 
-    def _rows(self, columns: int) -> int:
+    def _rows(self, columns: int, lengths: Lengths) -> int:
         """Rows of a batch of items of this length."""
-        if self._columns is None:
+        if lengths.columns is None:
             return self._size
-        each = self._size // self._groups * self._columns // columns
+        each = self._size // self._groups * lengths.columns // columns
         return min(self._size, self._groups * max(1, each))
 
-    def _stacked(self, group: Sequence[tuple[int, Rows]], size: int) -> Batch:
-        local = self._local([rows for _, rows in group], size)
-        stacked = {name: np.stack([rows[name] for rows in local]) for name in local[0]}
-        return Batch([index for index, _ in group], stacked)
+    def _stacked(self, group: Sequence[tuple[int, int, Rows]], size: int) -> Batch:
+        """A batch of items in ascending length, cut to the longest."""
+        columns, local = group[-1][0], self._local([rows for *_, rows in group], size)
+        stacked = {
+            # the length is that of a text, or of an image, not of the question about it
+            name: np.stack([x[name] if name == "question" else x[name][:columns] for x in local])
+            for name in local[0]
+        }
+        return Batch([index for _, index, _ in group], stacked)
 
     def _local(self, batch: Sequence[Any], size: int) -> list[Any]:
         """This process's part of a batch of `size` rows, padded with its last item, so that one

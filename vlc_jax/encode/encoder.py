@@ -26,7 +26,7 @@ from flax import linen as nn
 
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.encode import answers, segments
-from vlc_jax.encode.batches import BatchEncoder, Lengths, Rows, compiled
+from vlc_jax.encode.batches import BatchEncoder, Lengths, Rows, compiled, text_lengths
 from vlc_jax.encode.feature_cache import THREADS, FeatureCache, Kept, make_folder
 from vlc_jax.encode.interrupt import NEVER, Interrupt
 from vlc_jax.encode.progress import Progress
@@ -90,7 +90,7 @@ class Encoder:
     Args:
       setup: of the run.
       interrupt: as in BatchEncoder.
-      once: encode every distinct image and text once, cut texts to the length that they need, and
+      once: encode every distinct image and text once, each text at the length that it needs, and
         score in blocks of one shape.
       is_writer: whether this process writes the files of features (with `once`).
       unfinished: folder that keeps the features of an evaluation until `forget`, if
@@ -120,18 +120,18 @@ class Encoder:
         setup = setup._replace(evaluation=setup.evaluation._replace(batch_size=rows))
         batched = partial(BatchEncoder, interrupt=interrupt)
         read_texts = partial(tokenize, setup.tokenizer)
-        image_cache = text_cache = text_lengths = None
-        is_native = self.transform.crop == transforms.NATIVE
-        heights = Lengths(_image_heights, COLUMNS) if is_native else None
+        image_cache = text_cache = heights = None
+        if self.transform.crop == transforms.NATIVE:
+            heights = Lengths(lambda rows: native.heights(rows["image"]), COLUMNS)
         if once:
             kept = self._kept(is_writer, unfinished)
             options = {"kept": kept, "interrupt": interrupt}
             image_cache, text_cache = _caches(setup, rows // groups, self.progress, **options)
-            text_lengths = _text_lengths(setup)
         count = partial(partial, self.progress.count)
         image = {"lengths": heights, "cache": image_cache, "count": count("images")}
         self.images = batched(setup, self._encode_image, self._pixels, **image)
-        text = {"lengths": text_lengths, "cache": text_cache, "count": count("texts")}
+        lengths = text_lengths(setup, is_mixed=not once)
+        text = {"lengths": lengths, "cache": text_cache, "count": count("texts")}
         self.texts = batched(setup, self._encode_text, read_texts, **text)
         # without caches: tokens of whole benchmarks exceed the memory
         towers = setup._replace(model=setup.model.with_tokens)
@@ -345,47 +345,3 @@ def text_key(text: Caption) -> bytes:
     text = text if isinstance(text, str) else f"conversation {text}"
     # texts of a table may have lone surrogates, which UTF-8 refuses
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
-
-
-def _image_heights(rows: Rows) -> list[int]:
-    """`native.heights` of mosaics."""
-    return native.heights(rows["image"])
-
-
-def _text_lengths(setup: Setup) -> Lengths | None:
-    """`short_lengths` of the texts of a model; None if they are not cut."""
-    if not takes_shorter_texts(setup):
-        return None
-    text = setup.model.text
-    lengths = text_lengths(text.context_length)
-    return Lengths(partial(short_lengths, eos_id=text.eos_id, lengths=lengths))
-
-
-def takes_shorter_texts(setup: Setup) -> bool:
-    """True if the features of a text do not depend on the padding behind its end token.
-
-    In a causal tower no token attends to later ones, so that features pooled at the end token read
-    no padding. A bidirectional tower (SigLIP) attends to padding, and heads that read tokens may
-    read padding tokens (DCSM reads all columns).
-    """
-    model = setup.model
-    return model.text.takes_shorter and model.head.requests[1].tokens == "none"
-
-
-def text_lengths(context_length: int) -> tuple[int, ...]:
-    """The lengths to which texts are cut, up to `context_length`.
-
-    Each length compiles a program: they are few, and each saves at least a quarter of the columns.
-    """
-    return (*(n for n in (16, 32, 48) if 4 * n <= 3 * context_length), context_length)
-
-
-def short_lengths(rows: Rows, eos_id: int, lengths: Sequence[int]) -> list[int]:
-    """For each text the smallest of `lengths` that reaches its first end token.
-
-    It depends on the text alone: another length sums in another order, and features must not
-    depend on the other texts of an evaluation.
-    """
-    is_end = rows["text"] == eos_id
-    needed = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, lengths[-1])
-    return [lengths[i] for i in np.searchsorted(lengths, needed)]

@@ -365,8 +365,9 @@ class Model(Calibrated):
 
     def _pooled(self, items: Sequence[Any], method: str) -> np.ndarray:
         """Pooled features of all items by a method of Scorer."""
-        rows, size = np.zeros((len(items), self._setup.model.embed), np.float32), self._batch_size
+        rows = np.zeros((len(items), self._setup.model.embed), np.float32)
         # a batch at a time: token features, which are 100 times as large, are not kept
+        size = self._batch_size if self._setup.model.has_head else max(len(items), 1)
         for start in range(0, len(items), size):
             embed = getattr(self._scorer(len(items)), method)
             rows[start : start + size] = embed(items[start : start + size]).pooled

@@ -18,7 +18,7 @@ import numpy as np
 from vlc_jax import weights
 from vlc_jax.devices import sharding
 from vlc_jax.encode import llm2vec
-from vlc_jax.encode.batches import BatchEncoder
+from vlc_jax.encode.batches import BatchEncoder, text_lengths
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
@@ -142,6 +142,7 @@ class RunEncoder:
             setup,
             lambda model, rows: model.text(rows["text"]),
             lambda texts: {"text": setup.tokenizer(texts)},
+            lengths=text_lengths(setup, is_mixed=True),
         )
         self.identity = [setup.tokenizer.fingerprint, init_from.digest(self._params["text"])]
 

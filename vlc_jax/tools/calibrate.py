@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.configs import finetune
 from vlc_jax.encode.calibrated import Calibrated
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import calibration
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import COLUMNS, DataError, find_columns
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.sources.class_folders import ClassFoldersSource
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -40,8 +39,8 @@ from vlc_jax.setup import exported_config
 from vlc_jax.tools import command
 
 USUAL = {
-    "image": finetune.COLUMNS["image"],
-    "text": finetune.COLUMNS["caption"],
+    "image": COLUMNS["image"],
+    "text": COLUMNS["caption"],
     "match": ("match", "matches", "is_match", "matched", "label", "correct", "is_correct", "y"),
 }
 MATCHES = {
@@ -149,7 +148,7 @@ def read(args: argparse.Namespace) -> dict[str, Any]:
 def table_pairs(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """The pairs of a table, a row each."""
     given = {name: getattr(args, f"{name}_column") for name in USUAL}
-    names = finetune.find_columns(path, tables.open_table(path).columns(), given, USUAL, [*USUAL])
+    names = find_columns(path, tables.open_table(path).columns(), given, USUAL, [*USUAL])
     # joined rows of an image would lose which of its texts match
     source = RecordsSource(
         "all", path=path, image_folder=args.image_folder, join_rows=False,

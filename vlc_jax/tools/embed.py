@@ -209,11 +209,8 @@ def texts(args: argparse.Namespace) -> Input:
 
 
 def text_rows(names: Sequence[str], model: Model, batch_size: int, items: range) -> Iterator[Rows]:
-    """Embeddings of the texts of `items`, a batch at a time."""
-    for start in range(items.start, items.stop, batch_size):
-        batch = [*names[start : min(start + batch_size, items.stop)]]
-        rows = model.embed_texts(batch + [""] * (batch_size - len(batch)))
-        yield rows[: len(batch)], {}
+    """Embeddings of the texts of `items`, all at once: so texts of one length share batches."""
+    yield model.embed_texts(names[items.start : items.stop]), {}
 
 
 def decoded(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.devices import runtime
-from vlc_jax.encode.batches import BatchEncoder
+from vlc_jax.encode.batches import BatchEncoder, text_lengths
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.loader import stored_features
@@ -52,6 +52,7 @@ class FeaturesOf:
             setup,
             lambda model, rows: model.text(rows["text"], text_request),
             lambda texts: {"text": setup.tokenizer(texts)},
+            lengths=text_lengths(setup, is_mixed=True),
         )
         self._image = partial(image, {"params": params})
         self._text = partial(text, {"params": params})

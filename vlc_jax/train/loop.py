@@ -1,6 +1,7 @@
 """The train loop: steps, metrics read one step late, checkpoints and evaluations."""
 
 import contextlib
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,6 +72,8 @@ def train(
     facts = {"hardware": runtime.hardware(), "parameters": counts, "input": fingerprints}
     workdir.write_env(**facts, image_sizes=training.data.image_sizes)
     workdir.event("resume" if start else "start", step=start, steps=training.steps)
+    if start and workdir.is_writer:
+        print(f"resumed at step {start} of {training.steps} from {workdir.name}", file=sys.stderr)
 
     batches = BatchIterator(setup, workdir, start)
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)

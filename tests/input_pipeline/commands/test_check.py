@@ -45,9 +45,13 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:400])
 
 
-def test_good_data_exit_with_0_and_are_counted(photos, capsys):
+@pytest.mark.parametrize("name", ["image", "filepath"])
+def test_good_data_exit_with_0_and_are_counted(photos, capsys, name):
+    table = photos / "captions.jsonl"
+    table.write_text(table.read_text().replace('"image"', f'"{name}"'))
     assert check.main(arguments(photos)) == 0
-    text = capsys.readouterr().out
+    text, said = capsys.readouterr()
+    assert ("columns image=filepath" in said) == (name == "filepath")
     assert "12 of 12 records looked at: 12 usable, 0 bad" in text
     assert "24 captions (2.00 per record)" in text
     assert "12 different" in text
