@@ -218,6 +218,9 @@ def _shares() -> Iterator[Run]:
     """Runs of part o: one CLIP, finetuned with captions of each share of synonyms."""
     base = Run(f"{study_columns.SHARE}_clip", "scenes/clip", evals=_cases("Orig A", "Orig B"))
     yield base
+    draw = "--config.input.negatives.options.scenes_replace.draw=base_words"  # no rare synonym
+    common = {"config": "hn", "base": base.name, "flags": (draw,)}
+    yield base._replace(name=f"{study_columns.SHARE}_hn_common", **common)
     for method, share in itertools.product(("hn", "clip_ft"), study_columns.SHARES):
         captions = finetuning.CAPTIONS | {"synonyms": share}
         flag = f"--config.input.scenes.caption_options={captions}"
