@@ -40,9 +40,9 @@ def start(workdir, *does, flags=()):
 
 
 def ends(jobs):
-    """Exit codes; and the lines that were printed, but warnings and those of steps."""
+    """Exit codes; and the lines that were printed, but warnings and those of steps and resumes."""
     texts = [job.communicate(timeout=120)[1].splitlines() for job in jobs]
-    lines = [[x for x in text if not x.startswith(("warning: ", "step "))] for text in texts]
+    lines = [[x for x in text if not x.startswith(("warning: ", "step ", "resumed"))] for text in texts]
     return [job.returncode for job in jobs], lines
 
 
