@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = helpers.TINY + ":steps=6"
 FLAGS = ("--config.checkpoint.every=1", "--config.eval.every=3", "--lost_seconds=5")
-NEVER = ("never", "")
+NEVER, USUAL = ("never", ""), ("warning: ", "step ", "resumed")  # USUAL: beginnings of lines
 # One start after the other in the same workdir: each resumes what those before have left, and two
 # of the six steps are taken before one is lost in a step. A kill in every moment.
 STARTS = [
@@ -42,8 +42,8 @@ def start(workdir, *does, flags=()):
 def ends(jobs):
     """Exit codes; and the lines that were printed, but warnings and those of steps and resumes."""
     texts = [job.communicate(timeout=120)[1].splitlines() for job in jobs]
-    lines = [[x for x in text if not x.startswith(("warning: ", "step ", "resumed"))] for text in texts]
-    return [job.returncode for job in jobs], lines
+    codes = [job.returncode for job in jobs]
+    return codes, [[x for x in text if not x.startswith(USUAL)] for text in texts]
 
 
 def check_hang(workdir, moment):
