@@ -26,9 +26,8 @@ def vismin(files: published.Files) -> Benchmark:
     """
     if files.has(SOLUTION):
         raise DataError(
-            f"{files.folder / SOLUTION} belongs to the files of before January 2025, where in half "
-            "of the rows the first caption is of the second image: download the files anew, and "
-            "delete it"
+            f"{files.folder / SOLUTION} belongs to the files of before January 2025, where half of "
+            "the rows have their captions exchanged: download the files anew, and delete it"
         )
     summary = ("group_score_macro", "pair_accuracy_macro", "image_score_macro", "group_score")
     rows = files.packed("*.parquet", "text_0", "text_1", "category")

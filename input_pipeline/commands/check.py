@@ -213,9 +213,9 @@ def _open_table(path: Path, source_options: dict[str, Any]) -> Source:
         )
     defaults = {"split": "all", "path": path, "holdout": HOLDOUT}
     names = tables.open_table(path).columns()
-    usual = {name: COLUMNS[name] for name in ("image", "caption") if name not in names}
-    # of a missing one the source says more
-    found = find_columns(path, names, {}, usual, ())
+    known = {*names, *(key.removesuffix("_column") for key in source_options)}
+    usual = {name: COLUMNS[name] for name in ("image", "caption") if name not in known}
+    found = find_columns(path, names, {}, usual, ())  # of a missing one the source says more
     defaults |= {f"{name}_column": column for name, column in found.items()}
     return make_source("records", **{**defaults, **source_options})
 

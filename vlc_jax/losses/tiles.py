@@ -38,8 +38,7 @@ class Merge(NamedTuple):
     share: Callable[[jax.Array, jax.Array], jax.Array]
 
 
-# of products of tiles; speed/loss.py tries others
-PRECISION: jax.lax.PrecisionLike = "highest"
+PRECISION: jax.lax.PrecisionLike = "highest"  # of tiles' products; speed/loss.py tries others
 LOGSUMEXP = Merge(jnp.logaddexp, lambda one, merged: jnp.exp(one - merged))
 SUM = Merge(jnp.add, lambda one, merged: jnp.ones_like(merged))
 

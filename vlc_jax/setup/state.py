@@ -45,8 +45,7 @@ def initial_memory(optimization: Optimization, params: Any) -> dict[str, Any]:
 def init_state(setup: Setup, frozen: Any, loaded: Mapping[str, Any] | None = None) -> State:
     """The state before the first step; with LoRA, the adapter of the `frozen` parameters.
 
-    loaded: trained parameters that are not drawn, read from a file. Jitted with them, XLA draws
-    none in their place: the program of a ViT-B/32 takes 20 s to compile otherwise."""
+    loaded: trained parameters of a file; jitted, none are drawn in their place (20 s of B/32)."""
     params = merge_trees(setup.parameters.init_trained(frozen), loaded or {})
     return State(
         step=jnp.zeros((), jnp.int32),

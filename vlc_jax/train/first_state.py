@@ -56,6 +56,7 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     config.init_from if that is set.
     """
     training, shapes = setup.training, state_shapes(setup, frozen)
+    shardings = jax.tree.map(lambda x: x.sharding, shapes)
     checkpoints = Checkpoints(
         steps_of(workdir.path),
         training.checkpoint["keep_last"],
@@ -70,9 +71,8 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
             guard = jax.tree.map(np.asarray, guard_state())
             state = state._replace(guard=sharding.put_like(guard, shapes.guard))
         if shapes.memory and not state.memory:  # as the guard
-            shardings = jax.tree.map(lambda x: x.sharding, shapes.memory)
             initial = partial(initial_memory, setup.optimization)
-            memory = jax.jit(initial, out_shardings=shardings)(state.params)
+            memory = jax.jit(initial, out_shardings=shardings.memory)(state.params)
             state = state._replace(memory=memory)
         return state, checkpoints
     loaded, batch_stats = {}, {}
@@ -81,7 +81,6 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
         loaded = init_from.load_trained(setup, shapes.params)
     if setup.origin.path:
         batch_stats = init_from.load_batch_stats(setup)
-    shardings = jax.tree.map(lambda x: x.sharding, shapes)
     initial = jax.jit(partial(init_state, setup), out_shardings=shardings, donate_argnums=1)
     state = initial(frozen, loaded)
     state = state._replace(batch_stats=merge_trees(state.batch_stats, batch_stats))

@@ -71,9 +71,7 @@ def train(
     counts = setup.parameters.count(frozen, state.params)
     facts = {"hardware": runtime.hardware(), "parameters": counts, "input": fingerprints}
     workdir.write_env(**facts, image_sizes=training.data.image_sizes)
-    workdir.event("resume" if start else "start", step=start, steps=training.steps)
-    if start and workdir.is_writer:
-        print(f"resumed at step {start} of {training.steps} from {workdir.name}", file=sys.stderr)
+    _note_start(workdir, start, training.steps)
 
     batches = BatchIterator(setup, workdir, start)
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
@@ -88,6 +86,12 @@ def train(
         last.callback(log.close)
         run.loop(state, stop)
     finish(workdir, evaluation, training.steps)
+
+
+def _note_start(workdir: Workdir, start: int, steps: int) -> None:
+    workdir.event("resume" if start else "start", step=start, steps=steps)
+    if start and workdir.is_writer:
+        print(f"resumed at step {start} of {steps} from {workdir.name}", file=sys.stderr)
 
 
 def _watchdog(log: MetricsLog, workdir: Workdir, training: TrainingSetup) -> Watchdog:
