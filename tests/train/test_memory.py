@@ -12,6 +12,7 @@ import pytest
 from tests.train import test_train
 from vlc_jax import losses
 from vlc_jax.configs import default
+from vlc_jax.models import parameters
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import state as setup_state
 from vlc_jax.setup import validate
@@ -130,6 +131,17 @@ def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path, m
         # begun later, the teacher starts from the model of that checkpoint
         expected = kept or {"teacher": trained, "thresholds": np.zeros(2)}
         jax.tree.map(np.testing.assert_array_equal, found.memory, expected)
+    workdir.close()
+
+
+def test_a_large_model_has_the_same_first_state(start, tmp_path, monkeypatch):
+    run = start[0]
+    drawn = jax.jit(partial(setup_state.init_state, run))({})
+    training = SimpleNamespace(checkpoint={"keep_last": 1, "keep_every": None})
+    run = run._replace(training=training, origin=SimpleNamespace(path=""))
+    monkeypatch.setattr(parameters, "LARGE", 0)
+    workdir = Workdir(tmp_path)
+    assert_close(first_state.restore_or_init(run, workdir, {})[0].params, drawn.params)
     workdir.close()
 
 

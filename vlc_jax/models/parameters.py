@@ -17,6 +17,7 @@ from vlc_jax.errors import DivergedError, UsageError
 from vlc_jax.models import lora
 
 TOWERS = ("image", "text")
+LARGE = 2**26  # parameters that are drawn one by one, on the host
 _ALL_BUT_LAST = re.compile(r"all_but_last_(\d+)")
 
 
@@ -46,6 +47,22 @@ class Parameters(NamedTuple):
     def init(self) -> dict[str, Any]:
         """All parameters of the model, drawn from the seed."""
         return models.init(self.model, jax.random.key(self.seed))
+
+    def init_large(self) -> dict[str, Any]:
+        """The trained ones of `init`, up to rounding, if the model is large; else {}.
+
+        Numpy arrays, drawn by the CPU operation by operation: of a ViT-L/14 these are 92 small
+        programs in place of one with 187 draws, which takes minutes to compile for a GPU.
+        """
+        if self.lora or _size(self.shapes) < LARGE:
+            return {}
+        # JAX_PLATFORMS=cuda leaves no CPU to JAX; without it all platforms are there
+        has_cpu = "cpu" in (jax.config.jax_platforms or "cpu")
+        with jax.default_device(jax.local_devices(backend="cpu")[0] if has_cpu else None):
+            key = jax.random.key(self.seed)
+            shapes = jax.eval_shape(lambda: models.example_batch(self.model))
+            params = self.model.lazy_init({"params": key, "dropout": key}, shapes)["params"]
+        return jax.tree.map(np.asarray, self.split(params)[0])
 
     def init_batch_stats(self) -> dict[str, Any]:
         """Running statistics of the model before the first step."""
