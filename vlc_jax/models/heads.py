@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
 from vlc_jax.models import continuation, lm
@@ -134,18 +134,9 @@ class Local(Protocol):
 class Matching(Protocol):
     """A head that matches images and texts."""
 
-    def matching(
-        self,
-        image: ImageFeatures,
-        text: TextFeatures,
-        logit_scale: Float[Array, ""],
-        ids: UInt32[Array, "images 2"] | None,
-        mask: Bool[Array, " images"] | None,
-    ) -> types.Matching | None:
-        """Pairs of image-text matching in a training batch; None if the loss is not asked for.
-
-        ids: of images; None: all differ.   mask: False on padding; None: there is none.
-        """
+    @property
+    def matching(self) -> Callable[..., types.Matching | None]:
+        """Pairs of image-text matching in a training batch, as `BLIP.matching` has it."""
 
 
 @runtime_checkable
@@ -188,19 +179,9 @@ class Decoding(Protocol):
 class Generating(Decoding, Protocol):
     """A head whose decoder writes answers to a prompt (models/decode.py)."""
 
-    def prompt(
-        self,
-        image: ImageFeatures,
-        ids: Int[Array, "images length"],
-        valid: Bool[Array, "images length"],
-        *,
-        has_image: bool = True,
-    ) -> continuation.Prompt:
-        """Embeddings of each image and of the question `ids` after it.
-
-        valid: True on tokens of `ids`, False on padding.
-        has_image: False masks the image tokens only (M3ID); tokens before and after them stay.
-        """
+    @property
+    def prompt(self) -> Callable[..., continuation.Prompt]:
+        """Embeddings of each image and of a question after it, as `Captioner.prompt` has it."""
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for pure functions (`continuation`)."""

@@ -49,19 +49,17 @@ class Parameters(NamedTuple):
         return models.init(self.model, jax.random.key(self.seed))
 
     def init_large(self) -> dict[str, Any]:
-        """The trained ones of `init`, up to rounding, if the model is large; else {}.
+        """The trained parameters of a large model, up to rounding those of `init`; else {}.
 
-        Numpy arrays, drawn by the CPU operation by operation: of a ViT-L/14 these are 92 small
-        programs in place of one with 187 draws, which takes minutes to compile for a GPU.
+        Numpy arrays, drawn by the CPU one by one: a GPU's compiler takes minutes for a ViT-L/14.
         """
         if self.lora or _size(self.shapes) < LARGE:
             return {}
-        # JAX_PLATFORMS=cuda leaves no CPU to JAX; without it all platforms are there
-        has_cpu = "cpu" in (jax.config.jax_platforms or "cpu")
+        has_cpu = "cpu" in (jax.config.jax_platforms or "cpu")  # JAX_PLATFORMS=cuda leaves it out
         with jax.default_device(jax.local_devices(backend="cpu")[0] if has_cpu else None):
             key = jax.random.key(self.seed)
-            shapes = jax.eval_shape(lambda: models.example_batch(self.model))
-            params = self.model.lazy_init({"params": key, "dropout": key}, shapes)["params"]
+            batch = jax.eval_shape(lambda: models.example_batch(self.model))
+            params = self.model.lazy_init({"params": key, "dropout": key}, batch)["params"]
         return jax.tree.map(np.asarray, self.split(params)[0])
 
     def init_batch_stats(self) -> dict[str, Any]:
