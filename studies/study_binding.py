@@ -13,7 +13,6 @@ from matplotlib.image import AxesImage
 
 from studies import study_results
 from studies.study_results import Results, Value
-from vlc_jax.report.to_markdown import markdown_table
 
 DENSITIES = (0.1, 0.4, 1.0)  # share of the named objects whose colour is named
 COMPLETENESS = (0.5, 0.75, 1.0)  # mean share of the objects that a caption names
@@ -64,20 +63,6 @@ FINETUNED = tuple(cell for cell in CELLS if cell == at(*cell[:2], 1.0))
 
 def _finetuned(cell: Cell) -> tuple[str, str]:
     return f"{cell.name}_clip_ft", f"{cell.name}_hn"
-
-
-def hard_negatives(results: Results) -> str:
-    """Markdown table: swapped attributes after CLIP, CLIP-FT and HN, and what HN gains over
-    CLIP-FT, paired by seed."""
-    rows = []
-    for cell in FINETUNED:
-        runs = (cell.name, *_finetuned(cell))
-        gain = results.difference(runs[2], runs[1], *SWAP)
-        title = [f"{100 * value:.0f}" for value in cell[:2]]
-        values = [study_results.cell(results.value(run, *SWAP)) for run in runs]
-        rows.append([*title, *values, study_results.signed(gain)])
-    header = ["colours named, %", "objects named, %", "CLIP", "CLIP-FT", "HN", "HN − CLIP-FT"]
-    return markdown_table(header, rows, len(header))
 
 
 def figure(results: Results) -> Figure:

@@ -66,9 +66,6 @@ COLUMNS = {column.title: column for column in (
     Column("patches", "scenes_retrieval_patches_9", "image_to_text_r1", 0.001),
     Column("colour, object denied", "scenes_negation_colour"),
     Column("R@1 image→text, object denied", "scenes_negated_retrieval", "image_to_text_r1", 0.001),
-    # whether a wrong detail costs a caption anything
-    Column("half-truths", "scenes_half_truths", "original_accuracy"),
-    Column("confusion", "scenes_confusion", "accuracy", 1 / 3),
     # on photographs
     *(Column(f"{name} of {kind}", "photographs_balance", f"{name}/kind={kind}", 0.5)
       for name in ("kept", "blind") for kind in ("crepe_replace", "crepe_swap")),
@@ -179,7 +176,7 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
 }
 ENDS = {  # end of a run's name -> what is added to the label of the rest
-    **dict.fromkeys(("_synonyms", "_relations", "_geometry", "_details"), ""),
+    **dict.fromkeys(("_synonyms", "_relations", "_geometry"), ""),
     **{f"_balanced_{share}_permuted": f", balanced to {share} %, images permuted"
        for share in (60, 52)},
     **{f"_balanced_{share}": f", negatives balanced to {share} %" for share in (60, 52)},

@@ -225,7 +225,6 @@ def _template_names(results: Results) -> dict[str, object]:
         "protocols": lambda tower, run, *titles: of_protocols(results, tower, run, *titles),
         "n": results.percent,
         "methods": lambda: study_methods.table(results),
-        "hard_negatives": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,
         "sweep": study_columns.SWEEP,
         "shares": study_columns.SHARES,

@@ -36,7 +36,6 @@ GROUPED = (
     "scenes_conditions",
     "scenes_relation_swap",
     "scenes_spatial",
-    "scenes_half_truths",
     "reporting_bias",
 )
 OF_GEOMETRY = ("scenes_conditions", "scenes_superposition", "scenes_pair_geometry")

@@ -85,7 +85,7 @@ def test_filtered_negatives_of_a_caption_keep_their_places(tmp_path, monkeypatch
 def test_every_run_of_part_k_has_its_blind_control():
     runs = {run.name: run for run in study_plan.runs("k")}
     assert all(study_columns.label(name) != name for name, run in runs.items() if run.base)
-    for name in ("hn", "hp_hn", "negclip", "hn_balanced_60"):
+    for name in ("hn", "hp_hn", "negclip", "hn_balanced_52"):
         permuted = runs[f"{name}_permuted"]
         assert permuted == runs[name]._replace(name=permuted.name, flags=(study_plan.PERMUTED,))
         control = {"negclip": "clip_ft_400"}.get(name, "clip_ft")

@@ -49,10 +49,8 @@ class Parameters(NamedTuple):
         return models.init(self.model, jax.random.key(self.seed))
 
     def init_large(self) -> dict[str, Any]:
-        """The trained parameters of a large model, up to rounding those of `init`; else {}.
-
-        Numpy arrays, drawn by the CPU one by one: a GPU's compiler takes minutes for a ViT-L/14.
-        """
+        """The trained parameters of a large model, up to rounding those of `init`; else {}. Numpy
+        arrays, drawn by the CPU one by one: a GPU's compiler takes minutes for a ViT-L/14."""
         if self.lora or _size(self.shapes) < LARGE:
             return {}
         has_cpu = "cpu" in (jax.config.jax_platforms or "cpu")  # JAX_PLATFORMS=cuda leaves it out
