@@ -75,11 +75,11 @@ SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pyarrow", "scipy", "sklearn", "
 # config, its record and, where it has one of its own, the loss or head. The pages that name it are
 # generated. These numbers only fall: who adds says in the same commit what leaves.
 LINES = {
-    ("vlc_jax", "input_pipeline", "configs", "launch"): 81_051,
-    ("studies", "speed"): 4_009,
-    ("tests",): 66_318,
+    ("vlc_jax", "input_pipeline", "configs", "launch"): 81_050,
+    ("studies", "speed"): 3_981,
+    ("tests",): 66_311,
 }
-WORDS_OF_PAGES = 41_014
+WORDS_OF_PAGES = 40_908
 FILES_OF_METHODS = {"conclip": 3, "csclip": 4, "degla": 5}
 
 

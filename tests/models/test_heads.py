@@ -22,6 +22,8 @@ from vlc_jax.types import State
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
 KEY = jax.random.key(0)
 SHALLOW = {"depth": 1}  # towers that are initialised and do not run
+DECODER = {"vocab_size": 9, "patches": PATCHES, "has_class_token": False, "width": 8,
+           "attention_heads": 2}  # fmt: skip
 HEADS = {
     "clip": {},
     "labclip": {"width": EMBED},
@@ -59,32 +61,13 @@ HEADS = {
         "encoder": {"width": 8, "depth": 2, "heads": 2, "mlp_width": 12, "positions": LENGTH},
         "projection": 5,
     },
-    "captioner": {
-        "vocab_size": 9,
-        "patches": PATCHES,
-        "has_class_token": False,
-        "width": 8,
+    "captioner": DECODER | {"depth": 1},
+    "instructblip": DECODER | {
         "depth": 1,
-        "attention_heads": 2,
-    },
-    "instructblip": {
-        "vocab_size": 9,
-        "patches": PATCHES,
-        "has_class_token": False,
-        "width": 8,
-        "depth": 1,
-        "attention_heads": 2,
         "length": LENGTH,
         "qformer": {"queries": 2, "width": 8, "depth": 1, "heads": 2, "mlp_width": 8},
     },
-    "vlm2vec": {
-        "vocab_size": 9,
-        "patches": PATCHES,
-        "has_class_token": False,
-        "width": 8,
-        "depth": 2,
-        "attention_heads": 2,
-    },
+    "vlm2vec": DECODER | {"depth": 2},
     "qwen3_vl": {
         "vocab_size": 9,
         "patches": PATCHES,

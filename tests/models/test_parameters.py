@@ -10,7 +10,6 @@ from tests.support.training import optimizer_of
 from vlc_jax import models
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
-from vlc_jax.models import parameters
 from vlc_jax.models.parameters import Parameters, fingerprint
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 4}
@@ -71,15 +70,6 @@ def test_frozen_parameters_have_no_gradient_and_no_moments(params):
     moments = sum(x.size for x in jax.tree.leaves(shapes) if x.ndim)
     matrices = sum(x.size for x in jax.tree.leaves(trained) if np.ndim(x))
     assert moments == 2 * matrices
-
-
-def test_a_large_model_starts_as_a_small_one(params, monkeypatch):
-    assert frozen("image").init_large() == {}
-    monkeypatch.setattr(parameters, "LARGE", 0)
-    drawn = frozen("image").init_large()
-    assert {type(leaf) for leaf in jax.tree.leaves(drawn)} == {np.ndarray}
-    expected = frozen("image").split(params)[0]
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), drawn, expected)
 
 
 def test_a_rule_that_matches_nothing_is_an_error_naming_it():

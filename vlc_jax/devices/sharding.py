@@ -222,6 +222,12 @@ def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Arra
     }
 
 
+def on_host() -> Any:
+    """A context in which JAX computes on the CPU, if JAX_PLATFORMS leaves it one."""
+    has_cpu = "cpu" in (jax.config.jax_platforms or "cpu")
+    return jax.default_device(jax.local_devices(backend="cpu")[0] if has_cpu else None)
+
+
 def put_like(arrays: Any, like: Any) -> Any:
     """Puts a tree of numpy arrays, equal on every process, on devices.
 

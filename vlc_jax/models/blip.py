@@ -215,10 +215,7 @@ class BLIP(heads.Head):
         mask: Bool[Array, " images"] | None,
     ) -> types.Matching | None:
         """Pairs for the loss itm, drawn by `negatives`; None without image tokens (scores=itc) and
-        without random numbers, the stream "dropout".
-
-        ids: of images; None: all differ.   mask: False on padding; None: there is none.
-        """
+        without the random stream "dropout". ids: None if all differ. mask: False on padding."""
         if self.scores == "itc" or self.is_initializing() or not self.has_rng("dropout"):
             return None
         images, key = len(image.pooled), self.make_rng("dropout")

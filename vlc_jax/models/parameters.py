@@ -53,8 +53,7 @@ class Parameters(NamedTuple):
         arrays, drawn by the CPU one by one: a GPU's compiler takes minutes for a ViT-L/14."""
         if self.lora or _size(self.shapes) < LARGE:
             return {}
-        has_cpu = "cpu" in (jax.config.jax_platforms or "cpu")  # JAX_PLATFORMS=cuda leaves it out
-        with jax.default_device(jax.local_devices(backend="cpu")[0] if has_cpu else None):
+        with sharding.on_host():
             key = jax.random.key(self.seed)
             batch = jax.eval_shape(lambda: models.example_batch(self.model))
             params = self.model.lazy_init({"params": key, "dropout": key}, batch)["params"]

@@ -75,14 +75,12 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
             memory = jax.jit(initial, out_shardings=shardings.memory)(state.params)
             state = state._replace(memory=memory)
         return state, checkpoints
-    batch_stats = {}
     # read before the state is allocated
     if setup.origin.path and not setup.parameters.lora:
         loaded = init_from.load_trained(setup, shapes.params)
     elif loaded := setup.parameters.init_large():
         loaded = sharding.put_like(loaded, shapes.params)
-    if setup.origin.path:
-        batch_stats = init_from.load_batch_stats(setup)
+    batch_stats = init_from.load_batch_stats(setup) if setup.origin.path else {}
     initial = jax.jit(partial(init_state, setup), out_shardings=shardings, donate_argnums=1)
     state = initial(frozen, loaded)
     state = state._replace(batch_stats=merge_trees(state.batch_stats, batch_stats))
