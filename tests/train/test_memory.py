@@ -135,13 +135,13 @@ def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path, m
 
 
 def test_a_large_model_has_the_same_first_state(start, tmp_path, monkeypatch):
-    run = start[0]
-    drawn = jax.jit(partial(setup_state.init_state, run))({})
     training = SimpleNamespace(checkpoint={"keep_last": 1, "keep_every": None})
-    run = run._replace(training=training, origin=SimpleNamespace(path=""))
+    run = start[0]._replace(training=training, origin=SimpleNamespace(path=""))
     monkeypatch.setattr(parameters, "LARGE", 0)
     workdir = Workdir(tmp_path)
-    assert_close(first_state.restore_or_init(run, workdir, {})[0].params, drawn.params)
+    drawn, _ = first_state.restore_or_init(run, workdir, {})
+    assert_close(drawn, jax.jit(partial(setup_state.init_state, run))({}))
+    assert run.parameters._replace(frozen=("image",)).init_large() == {}
     workdir.close()
 
 

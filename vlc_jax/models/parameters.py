@@ -49,15 +49,15 @@ class Parameters(NamedTuple):
         return models.init(self.model, jax.random.key(self.seed))
 
     def init_large(self) -> dict[str, Any]:
-        """The trained parameters of a large model, up to rounding those of `init`; else {}. Numpy
+        """`init`, up to rounding, of a large model without frozen parameters; else {}. Numpy
         arrays, drawn by the CPU one by one: a GPU's compiler takes minutes for a ViT-L/14."""
-        if self.lora or _size(self.shapes) < LARGE:
+        if self.has_frozen or _size(self.shapes) < LARGE:
             return {}
         with sharding.on_host():
             key = jax.random.key(self.seed)
             batch = jax.eval_shape(lambda: models.example_batch(self.model))
             params = self.model.lazy_init({"params": key, "dropout": key}, batch)["params"]
-        return jax.tree.map(np.asarray, self.split(params)[0])
+        return jax.tree.map(np.asarray, params)
 
     def init_batch_stats(self) -> dict[str, Any]:
         """Running statistics of the model before the first step."""
