@@ -77,7 +77,7 @@ SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pyarrow", "scipy", "sklearn", "
 LINES = {
     ("vlc_jax", "input_pipeline", "configs", "launch"): 81_050,
     ("studies", "speed"): 3_981,
-    ("tests",): 66_311,
+    ("tests",): 66_310,
 }
 WORDS_OF_PAGES = 40_908
 FILES_OF_METHODS = {"conclip": 3, "csclip": 4, "degla": 5}

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -24,6 +26,15 @@ def start(folder, *does):
         for index, what in enumerate(does)
         if what is not None
     ]
+
+
+def test_a_process_that_ends_slowly_prints_nothing(tmp_path):
+    words = """import atexit, sys, time; from vlc_jax.run.processes import peers
+peers.BEAT_SECONDS = peers.JOIN_SECONDS = 0.05; peers.Peers(sys.argv[1], 0, 2, 100.0).start()
+atexit.register(time.sleep, 1); time.sleep(0.3)"""
+    done = subprocess.run([sys.executable, "-c", words, tmp_path], cwd=helpers.ROOT,
+                          env=helpers.environment(), capture_output=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def joined(job):

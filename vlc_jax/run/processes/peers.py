@@ -302,15 +302,15 @@ class Peers:
 
     def _watch(self) -> None:
         seconds = self._pause
-        while not self._is_over.wait(seconds):
+        # the pool of `_look` takes nothing more once the main thread has ended
+        while not self._is_over.wait(seconds) and threading.main_thread().is_alive():
             # failing storage is reported by the saves
             with contextlib.suppress(OSError):
                 self._look(seconds)
             seconds = self._beat if self._starts else self._pause
             if (lost := self.lost()) and not (self._ends_by_itself() or self._is_ending):
                 self.say_end(lost[0], f"Peer: {lost[1]}")
-                # not a warning, which the terminal would repeat
-                logging.info("%s", lost[1])
+                logging.info("%s", lost[1])  # a warning would be on the terminal twice
                 os._exit(lost[0])
 
     def _ends_by_itself(self) -> bool:
