@@ -10,6 +10,7 @@ import socket
 import stat
 import tempfile
 import time
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -47,6 +48,7 @@ def connect(
     Raises UsageError if processes or devices are missing.
     """
     keep_libtpu_quiet()
+    _keep_freed_memory()
     # With several processes JAX would handle SIGTERM itself; `preemption` handles it.
     jax.config.update("jax_enable_preemption_service", False)
     try:
@@ -64,7 +66,6 @@ def connect(
         # jax 0.10.2 loads a CPU program with ppermute wrongly from its persistent cache: the ring
         # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
-    _keep_freed_memory()
 
 
 def keep_libtpu_quiet() -> None:
@@ -153,12 +154,17 @@ def _bind(port: int) -> str:
 
 
 def _keep_freed_memory() -> None:
-    """Makes glibc reuse freed memory, if JAX runs on a CPU.
+    """Makes glibc reuse freed memory, if JAX will run on a CPU; call it before JAX's devices start.
 
     XLA allocates its temporary buffers in every step. By default glibc maps large ones anew each
-    time, and page faults take a third of a step of the default model.
+    time, and page faults take a third of a step of the default model. Threads that XLA has already
+    started keep arenas of their own, which map them anew in any case.
     """
-    if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
+    # JAX sets TPU_SKIP_MDS_QUERY at its import on a host without TPUs
+    may_have_others = entry_points(group="jax_plugins") or "TPU_SKIP_MDS_QUERY" not in os.environ
+    if jax.config.jax_platforms != "cpu" and may_have_others:
+        return
+    if platform.libc_ver()[0] != "glibc":
         return
     libc = ctypes.CDLL("libc.so.6")
     # of malloc.h
