@@ -64,8 +64,6 @@ COLUMNS = {column.title: column for column in (
            "image_to_text_r1", 0.001),
     Column("all words", "scenes_retrieval_shuffle_words", "image_to_text_r1", 0.001),
     Column("patches", "scenes_retrieval_patches_9", "image_to_text_r1", 0.001),
-    Column("colour, object denied", "scenes_negation_colour"),
-    Column("R@1 image→text, object denied", "scenes_negated_retrieval", "image_to_text_r1", 0.001),
     # on photographs
     *(Column(f"{name} of {kind}", "photographs_balance", f"{name}/kind={kind}", 0.5)
       for name in ("kept", "blind") for kind in ("crepe_replace", "crepe_swap")),
@@ -98,8 +96,6 @@ OF_HEADS = ("attribute swap", "relation swap", "negation", "What'sUp pair",
 # No decoder read the held-out attribute swap, whose questions changed since, or retrieval, whose
 # million image-text pairs it would have to read.
 OF_DECODERS = (*(title for title in OF_HEADS if title != "held-out attribute swap"), "object")
-OF_NEGATION = ("negation", "colour, object denied", "R@1 image→text, object denied",
-               "R@1 image→text", "object", "colour")  # fmt: skip
 PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
     "photo_clip_ft": "method=clip_ft",
     "photo_hn": "method=hn",

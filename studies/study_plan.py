@@ -113,13 +113,6 @@ TEXTS = {  # runs that store negatives -> their method, and the goal of the filt
     **{f"texts_{name}": (name, "--keep=1") for name in study_columns.DRAWN},
 }
 MINILM_HEADS = {"": "", "_pacl": ",head=pacl", "_pacl_1d": ",head=pacl,rope=feature_1d"}
-NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its benchmarks
-    "negation_none": {},
-    "negation_1.9": {"strength": 1.9},
-    "negation_1.9_a": {"strength": 1.9, "phrase": "a {}"},
-    "negation_8": {"strength": 8.0},
-    "negation_8_a": {"strength": 8.0, "phrase": "a {}"},
-}
 OF_METHODS = {
     name: Run(
         name,
@@ -178,20 +171,12 @@ def _heads() -> Iterator[Run]:
 
 
 def _further() -> Iterator[Run]:
-    """Runs that store negatives, and further evaluations: what embeddings are like, negations taken
-    out of texts, wrong details."""
+    """Runs that store negatives, and evaluations of what embeddings are like."""
     for name, (method, flag) in TEXTS.items():
         yield Run(name, OF_METHODS[method].config, tool="texts", flags=(flag,))
     for base in ("clip", "relations"):
         config = "eval/all:sets=scenes_geometry+scenes_shuffled"
         yield Run(f"{base}_geometry", config, base, tool="evaluate")
-    evals = [
-        (name, "clip", study_columns.OF_NEGATION, {"negation": dict(how)} if how else {})
-        for name, how in NEGATIONS.items()
-    ]
-    for name, base, titles, options in evals:
-        flag = f"--config.evals={dict.fromkeys(_cases(*titles), {'split': 'test'} | options)}"
-        yield Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
 
 
 def _binding() -> Iterator[Run]:
@@ -309,7 +294,6 @@ def _wanted() -> dict[str, Sequence[str]]:
             *(name for name, (method, _) in TEXTS.items() if method != "hn"),
             *(*balanced, *_ends(["ce_clip", "degla", "fsc_clip_local"], "_random")),
             *_ends([name for name in blind if name not in (*BLIND[1:], *AT_CHANCE)], "_permuted"),
-            *NEGATIONS,
         ],
         "g": ("clip_geometry", "relations_geometry"),
         "h": ("captioner", "captioner_pooled", "captioner_any"),

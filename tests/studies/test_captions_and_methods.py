@@ -1,6 +1,5 @@
 """Parts f and n of the study: methods with blind controls, and captions that make binding."""
 
-import ast
 import json
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from studies import study_binding, study_columns, study_methods, study_plan, study_results
 from studies.study_results import RECORD, Estimate, Kept, MissingValueError
 from tests.studies.test_study import results_of
-from vlc_jax.evaluators import negation
 
 
 def of_run(device="CPU", step=80.0, **accuracies):
@@ -47,20 +45,6 @@ def test_every_method_has_its_control_and_both_blind():
         assert runs[balanced.texts].flags == ("--balance=0.52",)
         assert runs[f"{method}_random"].texts == f"texts_random{end}"
         assert f"{balanced.name}_permuted" in runs
-
-
-def test_corrections_of_negations_are_evaluated_on_every_set():
-    runs = {run.name: run for run in study_plan.runs("f")}
-    titles = study_columns.OF_NEGATION
-    benchmarks = {study_columns.COLUMNS[title].benchmark for title in titles}
-    for name, how in study_plan.NEGATIONS.items():
-        (flag,) = runs[name].flags
-        evals = ast.literal_eval(flag.removeprefix("--config.evals="))
-        assert evals.keys() == benchmarks
-        for options in evals.values():
-            assert options.get("negation", {}) == how
-            assert bool(negation.options(options.get("negation"))) == bool(how)
-    assert [runs["negation_none"].tool, runs["negation_none"].base] == ["evaluate", "clip"]
 
 
 def test_cells_equal_by_construction_are_one_run():

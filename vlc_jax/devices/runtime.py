@@ -154,32 +154,25 @@ def _bind(port: int) -> str:
 
 
 def _keep_freed_memory() -> None:
-    """Makes glibc reuse freed memory, if JAX will run on a CPU; call it before JAX's devices start.
+    """Makes glibc reuse freed memory, if JAX will run on a CPU.
 
     XLA allocates its temporary buffers in every step. By default glibc maps large ones anew each
-    time, and page faults take a third of a step of the default model. Threads that XLA has already
-    started keep arenas of their own, which map them anew in any case.
+    time, and page faults take a third of a step of the default model. Call it before JAX's devices
+    start: arenas that XLA's threads have by then map them anew in any case.
     """
-    # JAX sets TPU_SKIP_MDS_QUERY at its import on a host without TPUs
     may_have_others = entry_points(group="jax_plugins") or "TPU_SKIP_MDS_QUERY" not in os.environ
-    if jax.config.jax_platforms != "cpu" and may_have_others:
-        return
-    if platform.libc_ver()[0] != "glibc":
+    is_cpu_alone = jax.config.jax_platforms == "cpu" or not may_have_others
+    if not is_cpu_alone or platform.libc_ver()[0] != "glibc":
         return
     libc = ctypes.CDLL("libc.so.6")
-    # of malloc.h
-    trim_threshold, mmap_max, arena_max = -1, -4, -8
-    libc.mallopt(mmap_max, 0)
-    libc.mallopt(trim_threshold, -1)
-    # one arena, so that threads reuse each other's freed memory
-    libc.mallopt(arena_max, 1)
+    # M_MMAP_MAX, M_TRIM_THRESHOLD, M_ARENA_MAX of malloc.h: threads of one arena share freed memory
+    for parameter, value in ((-4, 0), (-1, -1), (-8, 1)):
+        libc.mallopt(parameter, value)
 
 
 def matrix_dtype(platform: str) -> str:
-    """Dtype of config.model.dtype=auto: bfloat16 on accelerators, float32 on a CPU.
-
-    On a CPU float32 is several times faster.
-    """
+    """Dtype of config.model.dtype=auto: bfloat16 on accelerators, float32 on a CPU, where it is
+    several times faster."""
     return "float32" if platform == "cpu" else "bfloat16"
 
 
