@@ -18,6 +18,7 @@ part() { # name, seconds, script, arguments
   local name=$1 limit=$2 script=$3 start=$SECONDS
   shift 3
   [[ $name == $ONLY* ]] || return 0
+  [[ $SMALL ]] && limit=$((3 * limit))  # few cores compile for long
   timeout -k 10 "$limit" "$PYTHON" "$here/$script" "$@" >"$folder/$name.txt" 2>"$folder/$name.err"
   local code=$?
   {

@@ -79,8 +79,10 @@ $torch_scores"
       "$PYTHON" -c "import vlc_jax; $full; $texts; $load.embed_texts(texts)"
   fi
   row "vlc-jax --list" "$PYTHON" -m vlc_jax --list
-  row "run of one step, configs/records.py" "$PYTHON" -m vlc_jax --workdir "$folder/run_$round" \
-    --config "records:path=$folder/captions.jsonl,holdout=0,steps=1"
+  for name in "one step of configs/records.py" "the same, compiled before"; do
+    row "$name" "$PYTHON" -m vlc_jax --workdir "$folder/${name%% *}_$round" \
+      --config "records:path=$folder/captions.jsonl,holdout=0,steps=1"
+  done
 done
 # round 0 fills the caches; it counts only where no other one was asked for
 ((ROUNDS)) && rm "$folder/round_0"

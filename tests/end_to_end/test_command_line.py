@@ -52,7 +52,7 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.input.source_options.count=x"], ["is an integer; got 'x', str"]),
         (helpers.TINY, ["--config.input.records.path=x"], ["config.input.source_options.NAME="]),
         (helpers.TINY, ["--config.input.source_option.count=3"], ["source_option", "Did you mean"]),
-        (helpers.TINY, ["--config.epochs=2.0"], ["exactly one of"]),
+        (helpers.TINY, ["--config.epochs=2.0", "--config.steps=2"], ["exactly one of"]),
         (helpers.TINY, ["--workdir=ftp://b/run"], ["--workdir ftp://b/run: addresses begin with"]),
         (helpers.TINY, ["--workdir="], ["--workdir DIR is missing"]),
         (helpers.TINY, ["--workdir=docs"], ["docs holds", "and no run"]),

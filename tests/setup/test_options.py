@@ -71,6 +71,12 @@ def test_options_of_training_are_no_options_of_a_benchmark():
     assert training == {"source": "shards", **config.input.source_options}
 
 
+@pytest.mark.parametrize("flag", [["--config.steps=7"], ["--config.steps", "7"]])
+def test_a_duration_of_the_command_line_replaces_the_configs(flag):
+    config = command_line.load(["--config", "configs/pretrain/clip_b32.py", *flag])
+    assert (config.steps, config.epochs, config.examples) == (7, None, None)
+
+
 def test_training_on_coco_reads_restval_too_unless_told_otherwise():
     config = default.get_config()
     config.input.source = "coco"

@@ -19,6 +19,7 @@ from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.run.workdir import SavedConfig
 from vlc_jax.setup import catalogue, config_of_run
+from vlc_jax.setup.duration import DURATIONS
 
 # What ml_collections searches for --config.FIELD; by default sys.argv, with flags of OPTIONS in it.
 _ARGUMENTS: list[str] = []
@@ -95,6 +96,12 @@ def _parse(
         rest = values(given)
         for group, option, text in options:
             set_option(config(holder), group, option, text)
+        # a duration of the command line stands in place of the config's
+        fields = {word.lstrip("-").partition("=")[0] for word in given}
+        names = [name for name in DURATIONS if f"config.{name}" in fields]
+        if len(names) == 1:
+            with config(holder).unlocked():
+                config(holder).update({name: None for name in DURATIONS if name not in names})
         return rest
     except (UsageError, BrokenPipeError):
         raise

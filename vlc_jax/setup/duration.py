@@ -4,6 +4,7 @@ from ml_collections import ConfigDict
 
 from vlc_jax.errors import UsageError
 
+DURATIONS = ("steps", "epochs", "examples")  # fields of a config, one of which is set
 MOST_STEPS = 2**31 - 1  # the step is an int32 on the devices
 
 
@@ -31,16 +32,9 @@ def total_steps(config: ConfigDict, records: int) -> int:
 
     records: number of records of the source, hard images not counted.
     """
-    durations = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
+    durations = {name: config[name] for name in DURATIONS if config[name] is not None}
     if len(durations) != 1:
-        advice = (
-            ": change the one that the config sets (--config.epochs=0.5), or write the config's "
-            "argument (--config NAME:steps=200) if it has one"
-        )
-        raise UsageError(
-            f"set exactly one of config.steps, .epochs, .examples; got {durations}"
-            f"{advice if len(durations) > 1 else ''}"
-        )
+        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {durations}")
     ((unit, value),) = durations.items()
     per_step = records_per_step(config)
     examples = {"steps": value * per_step, "epochs": value * records, "examples": value}[unit]
