@@ -32,6 +32,8 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
+# buffers of XLA on a CPU: docs/scaling.md
+demo: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
 demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
 	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir $(DEMO)/clip $(MORE)
 	$(RUN) -m vlc_jax.main --config configs/hn.py:steps=$(STEPS) --workdir $(DEMO)/hn \

@@ -1,8 +1,6 @@
 """The port that the processes of a run connect through, and the cache of compiled programs."""
 
 import socket
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -52,17 +50,3 @@ def test_libtpu_hears_of_no_tpu_where_jax_sees_none(monkeypatch, skips, value):
     runtime.keep_libtpu_quiet()
     assert runtime.os.environ.get("TPU_WORKER_HOSTNAMES") == value
     assert runtime.os.environ["TPU_WORKER_ID"] == "3"
-
-
-REUSE = """
-import resource, jax, jax.numpy as jnp
-from vlc_jax.devices import runtime; runtime.connect(None)
-step = jax.jit(lambda x: (x @ x.T) @ x)  # 64 MB between its products: 16,384 pages
-for _ in range(80): jax.block_until_ready(step(jnp.ones((4096, 2))))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-"""
-
-
-def test_steps_on_a_cpu_reuse_the_memory_of_their_temporary_buffers():
-    done = subprocess.run([sys.executable, "-c", REUSE], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 80 * 16_384 // 2  # growth of the heap: 10 to 16 steps' pages

@@ -99,11 +99,12 @@ def test_an_error_stops_all_and_is_raised(tmp_path):
     assert (tmp_path / "sent").read_text().split() == ["ready", "SIGTERM"]
 
 
-def test_a_process_has_its_gpus_and_a_code_as_in_a_shell(tmp_path):
+def test_a_process_has_its_gpus_large_pages_and_a_code_as_in_a_shell(tmp_path, monkeypatch):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     runs = scheduler.Scheduler(share(), lambda: None, lambda *_: None, lambda *_: None)
     part = share()[0]._replace(gpus=["3", "5"])
     log = tmp_path / "log"
-    command = ["bash", "-c", 'echo "$CUDA_VISIBLE_DEVICES"; kill -s KILL $$']
+    command = ["bash", "-c", 'echo "$CUDA_VISIBLE_DEVICES $GLIBC_TUNABLES"; kill -s KILL $$']
     assert runs.process(command, tmp_path, log, part) == 128 + signal.SIGKILL
     assert runs.process(["bash", "-c", "exit 31"], tmp_path, log, part) == 31
-    assert log.read_text() == "3,5\n"
+    assert log.read_text() == "3,5 glibc.malloc.hugetlb=1\n"

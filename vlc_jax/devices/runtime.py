@@ -1,6 +1,5 @@
 """Hardware of a run: connects its processes, lists devices, their peak FLOP/s and memory."""
 
-import ctypes
 import fcntl
 import functools
 import importlib.util
@@ -10,7 +9,6 @@ import socket
 import stat
 import tempfile
 import time
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -48,7 +46,6 @@ def connect(
     Raises UsageError if processes or devices are missing.
     """
     keep_libtpu_quiet()
-    _keep_freed_memory()
     # With several processes JAX would handle SIGTERM itself; `preemption` handles it.
     jax.config.update("jax_enable_preemption_service", False)
     try:
@@ -151,23 +148,6 @@ def _bind(port: int) -> str:
         except OSError as error:
             return error.strerror or str(error)
     return ""
-
-
-def _keep_freed_memory() -> None:
-    """Makes glibc reuse freed memory, if JAX will run on a CPU.
-
-    XLA allocates its temporary buffers in every step. By default glibc maps large ones anew each
-    time, and page faults take a third of a step of the default model. Call it before JAX's devices
-    start: arenas that XLA's threads have by then map them anew in any case.
-    """
-    may_have_others = entry_points(group="jax_plugins") or "TPU_SKIP_MDS_QUERY" not in os.environ
-    is_cpu_alone = jax.config.jax_platforms == "cpu" or not may_have_others
-    if not is_cpu_alone or platform.libc_ver()[0] != "glibc":
-        return
-    libc = ctypes.CDLL("libc.so.6")
-    # M_MMAP_MAX, M_TRIM_THRESHOLD, M_ARENA_MAX of malloc.h: threads of one arena share freed memory
-    for parameter, value in ((-4, 0), (-1, -1), (-8, 1)):
-        libc.mallopt(parameter, value)
 
 
 def matrix_dtype(platform: str) -> str:
