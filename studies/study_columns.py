@@ -132,6 +132,7 @@ DRAWN = (
 )  # fmt: skip
 ONCE = ("minilm_vectors", "photographs")
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
+LONGER = ("clip_frozen", "captioner")  # with two seeds more
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},
     "clip_ft_400": "CLIP-FT, 400 steps",
@@ -162,9 +163,10 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "leftright": "the same with left/right negatives",
     "relations_geometry": "relation pairs, then NegCLIP + hard images",
     "text_vectors": "cosine with vectors of texts",
-    "captioner": "decoder on patch tokens, captions of relations",
-    "captioner_pooled": "decoder on the embedding alone, captions of relations",
-    "captioner_any": "decoder on patch tokens, any captions",
+    "captioner": "decoder on patch tokens, captions of relations, 2,400 steps",
+    "captioner_800": "the same, 800 steps",
+    "captioner_pooled": "decoder on the embedding alone, captions of relations, 800 steps",
+    "captioner_any": "decoder on patch tokens, any captions, 800 steps",
     "vlm2vec": "decoder that knows relations as an embedder, with the question",
     "vlm2vec_plain": "the same, without the question",
     "minilm": "cosine with vectors of MiniLM",
@@ -209,6 +211,6 @@ def control(run: str) -> str:
 
 
 def seeds_of(run: str, seeds: int) -> int:
-    """Seeds of a run where most have `seeds`: some have fewer, runs of SHARES two more."""
-    seeds += 2 * (seeds > 1 and run.startswith(SHARE))
+    """Seeds of a run where most have `seeds`: some have fewer, of SHARES and LONGER two more."""
+    seeds += 2 * (seeds > 1 and (run.startswith(SHARE) or run in LONGER))
     return min(seeds, SEEDS.get(run, seeds))

@@ -140,8 +140,8 @@ def _bases_and_controls() -> Iterator[Run]:
     yield OF_METHODS["siglip_ft"]._replace(flags=NO_PHRASES)
     yield Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip")
     yield Run("leftright_siglip", "leftright:family=siglip", "siglip")
-    any_captions = OF_METHODS["captioner"].config.replace(",relations=1", "")
-    yield OF_METHODS["captioner"]._replace(name="captioner_any", config=any_captions)
+    any_captions = OF_METHODS["captioner_800"].config.replace(",relations=1", "")
+    yield OF_METHODS["captioner_800"]._replace(name="captioner_any", config=any_captions)
     yield Run("llava_stage1", "scenes/llava:stage=1", "clip_frozen")
     yield Run("llava_stage1_pooled", "scenes/llava:stage=1,select=pooled", "clip_frozen")
     pooled = f"{OF_METHODS['llava'].config},select=pooled"
@@ -296,7 +296,7 @@ def _wanted() -> dict[str, Sequence[str]]:
             *_ends([name for name in blind if name not in (*BLIND[1:], *AT_CHANCE)], "_permuted"),
         ],
         "g": ("clip_geometry", "relations_geometry"),
-        "h": ("captioner", "captioner_pooled", "captioner_any"),
+        "h": ("captioner", "captioner_800", "captioner_pooled", "captioner_any"),
         "i": ("llava", "llava_pooled"),
         "j": ("vlm2vec", "vlm2vec_plain"),
         "k": ["clip", *_ends(hn_runs, "", "_permuted"), "hn_random"],

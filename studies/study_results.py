@@ -148,12 +148,12 @@ class Results:
         return self._of(f"{run}-0").metrics
 
     def titles(self, runs: Sequence[str]) -> list[str]:
-        """Names of the runs of a table, with their seeds if they have fewer than others, and with
-        their devices if these are several."""
+        """Names of the runs of a table, with their seeds if their number is not that of others,
+        and with their devices if these are several."""
         devices, titles = [self.device(run) for run in runs], []
         for run, device in zip(runs, devices, strict=True):
             seeds, title = len(self._names(run)), study_columns.label(run)
-            title += f", {seeds} seed{'s' * (seeds > 1)}" if seeds < self.seeds else ""
+            title += f", {seeds} seed{'s' * (seeds > 1)}" if seeds != self.seeds else ""
             titles.append(f"{title}, {device}" if len({*devices}) > 1 and device else title)
         return titles
 

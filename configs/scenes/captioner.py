@@ -6,7 +6,7 @@ the log probability of a caption given the image.
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
 and depth=N of the decoder; batch=N; relations=1: images of two objects whose captions all state a
-relation, so that the decoder learns relations (800 steps of batch=256; docs/results.md);
+relation, so that the decoder learns relations (2,400 steps of batch=256; docs/results.md);
 hard_images=1: every second image is the one before with two objects or two colours exchanged;
 positions=1: a trained vector for each image token; question=1: captions answer a question in front
 of them, "is the blue square left of or right of the red circle"

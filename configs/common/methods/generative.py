@@ -68,8 +68,8 @@ METHODS = {
     "captioner": Method(
         "captioner", "scenes/captioner", "log p(text given image)", "Li 2025",
         "a small decoder", "transformers: parity/test_llava.py",
-        scenes={"captioner": f"{CAPTIONER},positions=1", "captioner_pooled":
-                f"{CAPTIONER},select=pooled"},
+        scenes={"captioner": f"{CAPTIONER},positions=1".replace("=800", "=2400"), "captioner_800":
+                f"{CAPTIONER},positions=1", "captioner_pooled": f"{CAPTIONER},select=pooled"},
         base="clip_frozen", control="clip_frozen", short="log p(text given image)",
     ),
     "llava": Method(
@@ -113,7 +113,7 @@ METHODS = {
         ),
         {"vlm2vec": f"scenes/vlm2vec:{EMBEDDER}",
          "vlm2vec_plain": f"scenes/vlm2vec:question=0,{EMBEDDER}"},
-        base="captioner", control="vlm2vec_plain",
+        base="captioner_800", control="vlm2vec_plain",
     ),
     "llm2vec": Method(
         "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024",
