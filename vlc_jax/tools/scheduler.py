@@ -14,7 +14,7 @@ LATER = object()  # from `take`: no item can start before another one ends
 # vlc_jax.errors.ExitCode.PREEMPTED, without its import
 PREEMPTED = 75
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# On a CPU, XLA's temporary buffers are mapped anew in every step: in large pages at a tenth of the
+# On a CPU, XLA's temporary buffers are mapped anew in every step: in large pages at a third of the
 # cost. glibc, from 2.35 on, reads it when a process starts.
 LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
