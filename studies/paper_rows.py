@@ -60,7 +60,7 @@ PAPERS = {
 B32, OF_L14 = "weights=ViT-B-32.pt", "weights=ViT-L-14-336px.pt"
 LCS, VICUNA = "path=lcs558k.json,image_folder=lcs558k", "tokenizer=vicuna-7b-v1.5"
 LLAVA = "path=lcs558k.json+mix665k.json,image_folder=lcs558k+images"
-JOINED = "path=prepared/llava_joined,vectors=llm2vec.safetensors"
+JOINED = f"{LLAVA},vectors=llm2vec.safetensors"
 CC3M = f"{B32},language_model=distilroberta-base"
 BLIP2 = "captions=captions/blip2,image_folder=cc3m"  # of DAC's authors
 COCO = f"{B32},path=captions_train2017.json,image_folder=train2017"

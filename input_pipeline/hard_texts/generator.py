@@ -43,7 +43,7 @@ class Generator(Protocol):
 
     `version` changes with the output, and names the tagger or model. If the texts of one call share
     a random draw (such as the word class), `one_by_one = True` makes data preparation call the
-    generator once per text.
+    generator once per text. `is_fixed = True`: a caption always has the same text, or none.
     """
 
     name: str

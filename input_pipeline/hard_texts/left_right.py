@@ -33,6 +33,7 @@ class LeftRight(CaptionGenerator):
         edit.check_mode(mode)
         lookup.check_known("kind of keys", [keys], KEYS)
         self._keys, self._is_clean = keys, mode == "clean"
+        self.is_fixed = self._is_clean or keys == "phrases"
         self._table = word_tables.LEFT_RIGHT if keys == "phrases" else word_tables.LEFT_RIGHT_WORDS
         self._pattern = edit.whole(self._table)
         self.version = edit.version("1", mode=mode, keys=keys)

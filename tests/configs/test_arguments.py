@@ -72,8 +72,6 @@ def test_vectors_of_a_language_model_are_trained_against_as_the_text_tower_is():
                 assert (o.learning_rate, o.weight_decay, o.warmup_steps) == (5e-6, 0.0, 50)
                 assert (config.batch_size, config.epochs, o.schedule) == (512, 5.0, "cosine")
     assert llava("llm2vec", "path=a.json+b.json").input.source_options.answers == "joined"
-    with pytest.raises(ValueError, match="prepare them with the data"):
-        llava("llm2vec", "path=a.json,negatives=leftright")
 
 
 def control(argument: str) -> ConfigDict:

@@ -13,10 +13,11 @@ from tests.support import helpers, recipes
 from tests.support.runs import losses
 from tests.support.training import train
 from vlc_jax.configs import default
-from vlc_jax.configs.common import arguments, heads
+from vlc_jax.configs.common import arguments, finetuning, heads
 from vlc_jax.configs.scenes import clip, text_vectors
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.evaluation import mode
+from vlc_jax.input_pipeline.hard_texts.left_right import LeftRight
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
@@ -67,6 +68,18 @@ def file(base, tmp_path_factory):
     assert done.returncode == 0, done.stderr
     assert f"vectors of {len(texts)} texts, 8 wide" in done.stdout
     return folder / "x.npy"
+
+
+def test_left_and_right_exchanged_have_vectors(base):
+    config = shrunken(vector_config("", base))
+    with config.unlocked():
+        config.input.hard_images, config.input.scenes.hard_images = 0, ()
+        config.input.scenes.caption_options.place = 1.0
+        plain = {*embed_text.texts_of(config)}
+        finetuning.use_negatives(config, left_right=1.0)
+    exchanged = {LeftRight()(text, None, 1)[0] for text in plain if "on the left" in text}
+    assert exchanged - plain
+    assert exchanged - plain <= {*embed_text.texts_of(config)} - plain
 
 
 def embedded(*flags):

@@ -53,6 +53,7 @@ def test_cosines_agreements_and_their_correlation_with_the_margin(chunk):
     assert found["image_cosine"].chance == pytest.approx(0, abs=1e-6)  # of different cases
     assert found["agreement"].value == (cosines > 0.95).mean()
     assert found["agreement"].chance == 0
+    assert found["agreeing_accuracy"].value == (margins[cosines > 0.95] > 0).mean()
     expected = scipy.stats.spearmanr(cosines, margins).statistic
     correlation = found["margin_correlation"]
     assert correlation.value == pytest.approx(expected)
@@ -69,7 +70,7 @@ def test_geometry_changes_no_accuracy_and_is_there_only_if_asked_for():
     assert {name: more[name] for name in plain} == plain
     # All cosines are the same but for rounding, which ranks nothing worth knowing.
     assert {name.split("/")[0] for name in more.keys() - plain.keys()} <= {
-        *("image_cosine", "agreement", "agreement_macro", "margin_correlation")
+        *("image_cosine", "agreement", "agreement_macro", "margin_correlation", "agreeing_accuracy")
     }
 
 

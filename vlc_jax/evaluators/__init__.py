@@ -127,6 +127,7 @@ _OWN: dict[str, Protocol] = {  # in the order of result tables
             # with the options geometry and second_features
             "image_cosine",
             "agreement",
+            "agreeing_accuracy",
             "erroneous_agreement",
             "margin_correlation",
         ),

@@ -52,7 +52,8 @@ def evaluate(
     relaxed_pair               s00 / (s00 + s01) > s10 / (s10 + s11); chance 1/2. Omitted if any row
                                of scores has a sum of 0 or less
 
-    geometry: also cosines of the two images of each case, and their effect (`image_pairs`).
+    geometry: also cosines of the two images of each case, their effect (`image_pairs`), and
+      agreeing_accuracy, pair_accuracy of the pairs whose images have a cosine above .95.
     second_features: another model's features of the images, for erroneous agreements; in configs
       the path of a file X.npy, with the names of the rows' images beside it in X.jsonl, as
       `vlc_jax.tools.embed` writes them from the images that an evaluation keeps.
@@ -83,6 +84,8 @@ def evaluate(
         stats.require_finite(pooled, benchmark.name)
         pair_metrics, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
         metrics |= pair_metrics
+        if alike := [*map(int, np.flatnonzero(cosines > image_pairs.AGREEMENT))]:
+            metrics["agreeing_accuracy"] = decisions["pair_accuracy"].take(alike).proportion()
         rows = [row | {"image_cosine": float(c)} for row, c in zip(rows, cosines, strict=True)]
         details |= {"agreement": image_pairs.AGREEMENT, "difference": image_pairs.DIFFERENCE}
     return stats.EvalResult(metrics, rows, details, decisions)

@@ -7,12 +7,12 @@
     --format llama_2_chat --adapter LLM2Vec-Llama-2-7b-chat-hf-mntp --out vectors/llm2vec.npy
 
 Texts: --texts, a file with one per line (.jsonl: a JSON string per line); or --config, every
-caption and stored hard negative or positive of the config's training records, and every text of
-its benchmarks. Encoder: --run, the text tower of a workdir; or --model, a sentence-transformers
-model (its folder, or the name of a downloaded one), or the folder of a language model, used as
-LLM2Vec (vlc_jax/encode/llm2vec.py) with --format, and optionally --adapter, --instruction and
---compute_dtype. --llm2clip FILE: applies the text adapter of that LLM2CLIP to the vectors. Vectors
-of any other encoder can be used in the same file format
+caption and stored hard negative or positive of the config's training records, the negatives of
+left_right, and every text of its benchmarks. Encoder: --run, the text tower of a workdir; or
+--model, a sentence-transformers model (its folder, or the name of a downloaded one), or the folder
+of a language model, used as LLM2Vec (vlc_jax/encode/llm2vec.py) with --format, and optionally
+--adapter, --instruction and --compute_dtype. --llm2clip FILE: applies the text adapter of that
+LLM2CLIP to the vectors. Vectors of any other encoder can be used in the same file format
 (input_pipeline/tokenizers/text_vectors.py). OUT.encoder.json beside the vectors names the encoder:
 evaluation and `vlc_jax.load` use it for further texts.
 
@@ -21,21 +21,24 @@ The same command continues an interrupted one. Exit code 0: done; 2: wrong reque
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from absl import flags
 
 from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline.commands import vector_file
+from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.setup import command_line as config_flag
-from vlc_jax.setup.data import all_texts
+from vlc_jax.setup.data import all_texts, hard_texts
 from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
@@ -61,14 +64,17 @@ def define_flags() -> None:
 
 
 def texts_of(config: Any) -> list[str]:
-    """Every text of the config's training records and benchmarks, each once, without texts that are
-    generated at load time.
-    """
+    """Every text of the config's training records and benchmarks, each once, and of the hard texts
+    generated at load time those that a caption always has."""
     source, with_hard_images, benchmarks = all_texts(config)
-    unique = dict[str, None]()
+    makers = [each for side in hard_texts(config).values() for each in side.generators.values()]
+    fixed = [each for each in makers if getattr(each, "is_fixed", False)]
+    unique, rng = dict[str, None](), np.random.default_rng(0)
     with progress.bar("reading", len(source)) as advance:
         for done, record in enumerate(_records(source, with_hard_images), 1):
             unique |= dict.fromkeys(stored_features.texts_of(record))
+            for make, caption in itertools.product(fixed, record.captions):
+                unique |= dict.fromkeys(make(sampling.text_of(caption), rng, 1))
             advance(min(done, len(source)))
     for benchmark in benchmarks.values():
         unique |= dict.fromkeys(benchmark.read().texts)
