@@ -2,21 +2,19 @@
 
   python studies/study.py --out runs/study
 
-trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
-evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part; l needs a package (PACKAGES). Runs
-that are DONE are skipped, so the same command resumes the study. A run's values are in
-results.parquet, beside results.md, as soon as it has finished; runs with values there are skipped,
-too, unless another run starts from them: a study can be done in pieces, over days, and on several
-machines. A run is made again if its config, or that of a run that it starts from, has changed in
-the plan. A second kind of device adds values beside those of the first. A run's folder with other
-settings, or with a base run that was replaced, raises an error. A run's output is in
+trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each,
+evaluates all runs on the test split, and writes OUT/results.md and the figures in OUT/images, or
+docs/ with `--docs docs`. `--parts d` runs one part; l and q need a package (PACKAGES). Runs that
+are DONE, or whose values are in results.parquet beside results.md, are skipped, unless another run
+starts from them: the same command resumes a study, which can be done in pieces, over days, and on
+several machines. A run is made again if its config, or that of a run that it starts from, has
+changed in the plan. A second kind of device adds values beside those of the first. A folder of a
+run with other settings, or with a base run that was replaced, raises an error. A run's output is in
 OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
   python studies/study.py --docs docs --list            prints the runs that are to be made
-  python studies/study.py --all                         prints every value of all runs
 """
 
 import argparse
@@ -38,7 +36,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 command_line.import_matplotlib()
-from studies import study_page, study_results  # noqa: E402
+from studies import study_page  # noqa: E402
 from studies.study_plan import OWN, PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, add, read_values, write_values  # noqa: E402
 from vlc_jax.errors import UsageError  # noqa: E402
@@ -271,7 +269,6 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
-    parser.add_argument("--all", action="store_true", help="print the tables of all runs")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -285,11 +282,6 @@ def main() -> int:
     values = docs / VALUES
     if args.merge:
         merge(values, args.merge)
-    if args.all:
-        kept = read_values(values if args.docs or values.exists() else ROOT / "docs" / VALUES)
-        results = study_results.Results(add(kept, *study_results.finished(out)), args.seeds)
-        print(*study_page.notes(results, args.parts), sep="\n")
-        return 0
     runs = [] if args.rebuild or args.merge else remaining(plan(args.parts, args.seeds), values)
     if args.list:
         print(*(f"{run.name} {run.config}" for run in runs), sep="\n")

@@ -60,6 +60,8 @@ COLUMNS = {column.title: column for column in (
     Column("left/right: score", "scenes_binding_relation", "score_accuracy"),
     Column("nearer to its own sum", "scenes_superposition", "superposition"),
     Column("exchanged colours above noise", "scenes_superposition", "binding_visible", 0.05),
+    Column("pairs above .95", "scenes_pair_geometry", "agreement", 0.0),
+    Column("What'sUp pair above .95", "scenes_pair_geometry", "agreeing_accuracy", 0.25),
     Column("all other words", "scenes_retrieval_shuffle_all_but_nouns_and_adjectives",
            "image_to_text_r1", 0.001),
     Column("all words", "scenes_retrieval_shuffle_words", "image_to_text_r1", 0.001),
@@ -130,16 +132,16 @@ CONTROLS = {  # run -> the same training without the method, the run that both s
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip
-ONCE = ("minilm_vectors", "photographs")
+ONCE = ("minilm_vectors", "minilm_places_vectors", "photographs")
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
-LONGER = ("clip_frozen", "captioner")  # with two seeds more
+LONGER = ("clip_frozen", "captioner", "vlm2vec", "vlm2vec_plain")  # with two seeds more
 LABELS = {  # run -> its name in tables, where it is not the title of its method
     **{next(iter(method.scenes), ""): method.title for method in METHODS.values()},
     "clip_ft_400": "CLIP-FT, 400 steps",
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",
     "hard_images": "relation pairs alone",
-    "relations": "relation pairs, then NegCLIP + hard images, 400 steps",
+    "relations": "relation pairs, then NegCLIP",
     **{f"hp_hn_w{weight}": f"HP+HN, weight {weight[1:]}" for weight in ("0.25", "0.5", "0.75")},
     "hp_hn_w0": "HP+HN, weight 0 (HP only)",
     "hp_hn_swap_only": "HP+HN, swap only",
@@ -156,18 +158,17 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "c2lip": "C2LIP, from SigLIP",
     "siglip2_dense": "SigLIP 2's dense losses, from SigLIP",
     "negation": "CLIP, negation taken out of texts",
-    "crops": "CLIP, segments of texts against crops",
+    "crops": "CLIP, segments against crops",
     "crops_half": "the same, averaged with the cosine of the whole",
-    "patches": "CLIP with mean pooling, segments of texts against patches",
+    "patches": "CLIP with mean pooling, segments against patches",
     "leftright_none": "CLIP, captions with places",
     "leftright": "the same with left/right negatives",
-    "relations_geometry": "relation pairs, then NegCLIP + hard images",
     "text_vectors": "cosine with vectors of texts",
     "captioner": "decoder on patch tokens, captions of relations, 2,400 steps",
     "captioner_800": "the same, 800 steps",
     "captioner_pooled": "decoder on the embedding alone, captions of relations, 800 steps",
     "captioner_any": "decoder on patch tokens, any captions, 800 steps",
-    "vlm2vec": "decoder that knows relations as an embedder, with the question",
+    "vlm2vec": "embedder, with the question",
     "vlm2vec_plain": "the same, without the question",
     "minilm": "cosine with vectors of MiniLM",
     "minilm_pacl": "PACL with vectors of MiniLM",
@@ -212,5 +213,5 @@ def control(run: str) -> str:
 
 def seeds_of(run: str, seeds: int) -> int:
     """Seeds of a run where most have `seeds`: some have fewer, of SHARES and LONGER two more."""
-    seeds += 2 * (seeds > 1 and (run.startswith(SHARE) or run in LONGER))
+    seeds += 2 * (seeds > 1 and (run.startswith(SHARE) or run.removesuffix("_pairs") in LONGER))
     return min(seeds, SEEDS.get(run, seeds))

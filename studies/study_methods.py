@@ -23,8 +23,8 @@ def table(results: Results) -> str:
     gain: over the control. grounded: the gain without the same gain with permuted images; not of
     negation, where the control with permuted images goes up from far below chance to chance.
     balanced: the gain with balanced negatives. R@1: against the run that the method starts from.
-    ms: of a training step alone on the machine. A row is of one device, which it names if the rows
-    have several; its time can be of another.
+    ms: of a training step alone on the machine. A row is of one device, which it names if it
+    is not that of most rows; its time can be of another.
     """
     rows, devices = [], []
     for run in study_columns.OF_TABLE:
@@ -40,16 +40,16 @@ def table(results: Results) -> str:
                 _or_none(_difference, results, balanced, control, ATTRIBUTES, beside=balanced),
                 _or_none(_difference, results, run, control, NEGATION),
                 _or_none(_difference, results, run, base, RETRIEVAL),
-                _cost(results, run, "" if control == base else control),
+                _cost(results, run, "" if control in (base, "clip_ft") else control),
             ]
             rows.append([*results.titles([run]), *cells])
             devices.append(results.device(run))
-    if len({*devices}) > 1:
-        for row, device in zip(rows, devices, strict=True):
-            row[0] += f", {device}"
+    usual = max(sorted({*devices}), key=devices.count, default="")
+    for row, device in zip(rows, devices, strict=True):
+        row[0] += f", {device}" if device != usual else ""
     header = [
         "method", "attributes: gain", "grounded", "balanced", "negation: gain", "R@1 − before",
-        "ms per step (control)",
+        f"ms per step (control; CLIP-FT {_cost(results, 'clip_ft', '')})",
     ]  # fmt: skip
     return markdown_table(header, rows, len(header))
 
@@ -79,7 +79,7 @@ def _grounded(results: Results, run: str, control: str, base: str) -> Value:
 
 
 def _cost(results: Results, run: str, control: str) -> str:
-    """Milliseconds of a step of the run and, in parentheses, of its control, "": none.
+    """Milliseconds of a step of the run and, in parentheses, of `control`, "": none.
 
     Of the row's device, or else of another one, which is then named.
     """

@@ -1,12 +1,11 @@
 """Pages of a study: tables and figures of means over seeds with 95 % intervals.
 
-results.md answers questions with a few columns each; `notes`, which are printed on request, have
-every value of all runs.
+results.md answers questions with a few columns each; results.parquet beside it has every value.
 """
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -22,7 +21,7 @@ from studies import (
     study_results,
 )
 from studies.study_columns import PROTOCOLS, column
-from studies.study_results import RECORD, VALUES, MissingValueError, Results, Value
+from studies.study_results import VALUES, MissingValueError, Results, Value
 from vlc_jax.report import published
 from vlc_jax.report.to_markdown import markdown_table
 
@@ -124,45 +123,6 @@ def replace_of_paper(model: str, accuracy: str) -> str:
     values = published.model_values(model)
     (value,) = {each.value for each in values if (each.source, each.full_metric) == wanted}
     return f"{value:.1f}"
-
-
-def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
-    """Every value of the runs of the parts, a table for each benchmark."""
-    yield (
-        f"# All results\n\nMean over {results.seeds} seeds, or as many as a row says, ± half of "
-        "the 95 % interval over seeds, the value of each seed, and the gain over the control.\n"
-    )
-    for part in parts:
-        results.prefer = study_plan.preferred(part, results)
-        runs = [run.name for run in study_plan.runs(part) if results.has(run.name)]
-        yield f"## Part {part}: {study_plan.PARTS[part]}\n"
-        for benchmark in sorted({name for run in runs for name in results.metrics(run)}):
-            done = [run for run in runs if results.has(run, benchmark)]
-            header = [*dict.fromkeys(name for r in done for name in results.metrics(r)[benchmark])]
-            rows = [
-                [title, *(_in_full(results, run, benchmark, metric) for metric in header)]
-                for title, run in zip(results.titles(done), done, strict=True)
-            ]
-            cells = markdown_table(["", *header], rows, 1 + len(header))
-            yield f"### {benchmark}\n\n{cells}\n"
-
-
-def _in_full(results: Results, run: str, benchmark: str, metric: str) -> str:
-    """The mean, its interval, the value of each seed, chance and gain, where there are such."""
-    if not results.has(run, benchmark, metric):
-        return "–"
-    estimates, control = results.estimates(run, benchmark, metric), study_columns.control(run)
-    if benchmark == RECORD:  # has no interval
-        return ", ".join(f"{estimate.value:g}" for estimate in estimates)
-    seeds = ", ".join(f"{estimate.value:.3f}" for estimate in estimates)
-    value, chances = results.value(run, benchmark, metric), [each.chance for each in estimates]
-    text = f"{value.mean:.3f} ±{value.half:.3f}" + (f" [{seeds}]" if len(estimates) > 1 else "")
-    if None not in chances:
-        text += f"; chance {sum(chances) / len(chances):.3f}"
-    if control and results.has(control, benchmark, metric):
-        gain = results.difference(run, control, benchmark, metric)
-        text += f"; gain {gain.mean:+.3f} ±{gain.half:.3f}"
-    return text
 
 
 def write(out: Path, docs: Path, seeds: int) -> Path:

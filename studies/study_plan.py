@@ -30,8 +30,9 @@ PARTS = {
     "n": "what makes binding: captions by density, completeness and saliency",
     "o": "the share of synonyms in captions that hard negatives need",
     "p": "real photographs: Flickr8k",
+    "q": "left and right: text alone, and decoders, over one tower",
 }
-OWN = "".join(part for part in PARTS if part not in "lp")  # without files that are not here
+OWN = "".join(part for part in PARTS if part not in "lpq")  # without files that are not here
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts", "tables")  # tools of runs that have results
 
@@ -216,11 +217,43 @@ def _photographs() -> Iterator[Run]:
         yield Run(name, f"{config}:{words}", "photo_clip", tool=tool, texts=tables)
 
 
+def _left_right() -> Iterator[Run]:
+    """Runs of part q, over the image tower of the decoders: both trained further, its text tower or
+    vectors of MiniLM, with and without left and right exchanged in negatives; pairs of images that
+    it takes for alike."""
+    base, evals = "clip_frozen", _cases("attribute swap", "relation swap", "What'sUp pair")
+    captions, on_vectors = finetuning.CAPTIONS | {"place": 0.5}, OF_METHODS["text_vectors"].config
+    places = (
+        f"--config.input.scenes.caption_options={captions}",
+        "--config.input.hard_images=0",
+        "--config.input.scenes.hard_images=()",
+    )
+    exchanged = (
+        "--config.input.negatives.count=1",
+        "--config.input.negatives.generators={'left_right': 1.0}",
+        "--config.losses={'negclip': {'weight': 1.0}}",
+    )
+    vectors = Run("minilm_places_vectors", on_vectors, tool="sentences", evals=evals)
+    yield vectors._replace(flags=(*places, *exchanged))
+    unlocked = "image_tower=unlocked"
+    for end, flags in {"": places, "_exchanged": (*places, *exchanged)}.items():
+        config = f"leftright:{unlocked},negatives={'leftright' if end else 'none'},pooling=mean"
+        yield Run(f"unlocked{end}", f"{config},steps=400", base, evals=evals)
+        more = {"vectors": vectors.name, "evals": evals, "flags": flags}
+        yield Run(f"unlocked_minilm{end}", f"{on_vectors},{unlocked}", base, **more)
+    shared = {"split": "test", "count": 2000}
+    pairs = {"scenes_pair_geometry": {"reader": "scenes_whatsup", "geometry": True, **shared}}
+    flag = f"--config.evals={pairs}"
+    for name in (base, "captioner"):
+        config = "eval/all:sets=scenes_geometry"
+        yield Run(f"{name}_pairs", config, name, tool="evaluate", flags=(flag,))
+
+
 BINDING = {run.name: run for run in _binding()}
 RUNS = OF_METHODS | BINDING
 RUNS |= (SHARES := {run.name: run for run in _shares()})
-RUNS |= {run.name: run for part in (_bases_and_controls, _heads, _further, _photographs)
-         for run in part()}  # fmt: skip
+OF_PARTS = (_bases_and_controls, _heads, _further, _photographs, _left_right)
+RUNS |= {run.name: run for part in OF_PARTS for run in part()}
 
 
 def _permuted(run: Run) -> Run:
@@ -304,6 +337,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "n": [*BINDING],
         "o": [*SHARES],
         "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
+        "q": [run.name for run in _left_right()],
     }
 
 

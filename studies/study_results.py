@@ -143,10 +143,6 @@ class Results:
         """The values of a run with its seed, by the device that trained it."""
         return self._values.get(name, {})
 
-    def metrics(self, run: str) -> dict[str, dict[str, Estimate]]:
-        """The values of a run's first seed."""
-        return self._of(f"{run}-0").metrics
-
     def titles(self, runs: Sequence[str]) -> list[str]:
         """Names of the runs of a table, with their seeds if their number is not that of others,
         and with their devices if these are several."""

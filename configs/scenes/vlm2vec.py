@@ -17,8 +17,8 @@ Not as in the paper: every second image is the one before with two objects or tw
 identify the caption; train=full, all parameters of projector and decoder, or train=dora,
 adapters as in the paper. Further arguments: relations=1: objects alone are exchanged, and the
 learning rate is 2e-3, with which a decoder that knows relations (captioner:relations=1) learns them
-as an embedder in 2,000 steps of batch=64, two seeds of three well (docs/results.md); steps=N,
-batch=N, select, width, depth, positions and the common ones of configs/common/heads.py.
+as an embedder in some seeds of batch=64 (docs/results.md); steps=N, batch=N, select, width, depth,
+positions and the common ones of configs/common/heads.py.
 """
 
 from ml_collections import ConfigDict

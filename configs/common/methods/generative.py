@@ -12,7 +12,7 @@ from vlc_jax.configs.common.methods.record import (
 )
 
 CAPTIONER = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
-EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"  # sizes of the captioner
+EMBEDDER = "depth=2,positions=1,relations=1,steps=6000,batch=64"  # sizes of the captioner
 # BLIP as in ARO's code, X-VLM as in What'sUp's
 MATCHING = "--config.model.head={'scores': 'both'}"
 COSINE = "--config.model.head={'scores': 'itc'}"
@@ -113,7 +113,7 @@ METHODS = {
         ),
         {"vlm2vec": f"scenes/vlm2vec:{EMBEDDER}",
          "vlm2vec_plain": f"scenes/vlm2vec:question=0,{EMBEDDER}"},
-        base="captioner_800", control="vlm2vec_plain",
+        base="captioner", control="vlm2vec_plain",
     ),
     "llm2vec": Method(
         "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024",
