@@ -26,7 +26,7 @@ MARGIN = 1.2
 # loop over integers, which needs no memory, the same tests took 1,237 seconds on one machine and
 # 2,433 on another.) PROBE_SECONDS: on the machine of the budget, with caches that others filled.
 PROBE = Path(argparse.__file__).read_text()
-PROBE_SECONDS = 0.016
+PROBE_SECONDS = 0.012
 SAMPLE_EVERY = 10  # seconds
 DISK_BYTES = 9 * 10**9  # four environments take 6.3 GB, tests that copy want one that stays free
 COUNTED = "VLC_COUNT_PROGRAMS"  # of tests/support/compilations.py
