@@ -220,7 +220,7 @@ def _photographs() -> Iterator[Run]:
 def _left_right() -> Iterator[Run]:
     """Runs of part q, over the image tower of the decoders: both trained further, its text tower or
     vectors of MiniLM, with and without left and right exchanged in negatives; pairs of images that
-    it takes for alike."""
+    it takes for alike; M3ID with the weights of a first and of a 13th word."""
     base, evals = "clip_frozen", _cases("attribute swap", "relation swap", "What'sUp pair")
     captions, on_vectors = finetuning.CAPTIONS | {"place": 0.5}, OF_METHODS["text_vectors"].config
     places = (
@@ -243,10 +243,20 @@ def _left_right() -> Iterator[Run]:
         yield Run(f"unlocked_minilm{end}", f"{on_vectors},{unlocked}", base, **more)
     shared = {"split": "test", "count": 2000}
     pairs = {"scenes_pair_geometry": {"reader": "scenes_whatsup", "geometry": True, **shared}}
-    flag = f"--config.evals={pairs}"
-    for name in (base, "captioner"):
-        config = "eval/all:sets=scenes_geometry"
-        yield Run(f"{name}_pairs", config, name, tool="evaluate", flags=(flag,))
+    decodings = {f"m3id_t{t}": {"decoding": "m3id", "first_step": t} for t in (1, 13)}
+    asked = {
+        f"scenes_{name}_{end}": {"reader": f"scenes_{name}", "protocol": "keywords"}
+        | shared | options
+        for name in ("attribute_swap", "relation_swap", "negation")
+        for end, options in ({"greedy": {}} | decodings).items()
+    }  # fmt: skip
+    of_pairs, of_words = "eval/all:sets=scenes_geometry", "eval/llava:sets=scenes_negation"
+    for name, config, end, evals in (
+        (base, of_pairs, "_pairs", pairs),
+        ("captioner", of_pairs, "_pairs", pairs),
+        ("llava", f"{of_words},protocols=keywords", "_m3id", asked),
+    ):
+        yield Run(f"{name}{end}", config, name, tool="evaluate", flags=(f"--config.evals={evals}",))
 
 
 BINDING = {run.name: run for run in _binding()}
