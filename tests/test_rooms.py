@@ -76,7 +76,7 @@ SLOW = {"ftfy", "grain", "matplotlib", "orbax", "pyarrow", "scipy", "sklearn", "
 # generated. These numbers only fall: who adds says in the same commit what leaves.
 LINES = {
     ("vlc_jax", "input_pipeline", "configs", "launch"): 81_033,
-    ("studies", "speed"): 3_963,
+    ("studies", "speed"): 3_956,
     ("tests",): 66_295,
 }
 WORDS_OF_PAGES = 40_906
