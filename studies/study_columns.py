@@ -128,7 +128,7 @@ CONTROLS = {  # run -> the same training without the method, the run that both s
 } | dict.fromkeys(PHOTOGRAPHS, ("photo_clip_ft", "photo_clip"))
 
 # Runs with fewer seeds than the others: run -> seeds. MiniLM's vectors are those of the same texts
-# for every seed; a blind classifier judges 20,000 pairs of drawn texts.
+# for every seed; a blind classifier judges 20,000 pairs of drawn texts; M3ID has two LLaVAs.
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip

@@ -251,12 +251,12 @@ def _left_right() -> Iterator[Run]:
         for end, options in ({"greedy": {}} | decodings).items()
     }  # fmt: skip
     of_pairs, of_words = "eval/all:sets=scenes_geometry", "eval/llava:sets=scenes_negation"
-    for name, config, end, evals in (
+    for name, config, end, sets in (
         (base, of_pairs, "_pairs", pairs),
         ("captioner", of_pairs, "_pairs", pairs),
         ("llava", f"{of_words},protocols=keywords", "_m3id", asked),
     ):
-        yield Run(f"{name}{end}", config, name, tool="evaluate", flags=(f"--config.evals={evals}",))
+        yield Run(f"{name}{end}", config, name, tool="evaluate", flags=(f"--config.evals={sets}",))
 
 
 BINDING = {run.name: run for run in _binding()}

@@ -9,9 +9,8 @@
 "On Erroneous Agreements of CLIP Image Embeddings" (2024), tables 5 and 10: CLIP and SigLIP, with
 negatives=leftright, and with image_tower=unlocked.
 
-Batch, rate, decay, epochs, warmup and connector, LLaVA-1.5's projector to the width of the image's
-embedding, are the paper's (appendix B). All answers of a conversation form one long caption, the
-reason for a language model.
+Batch, rate, decay, epochs, warmup and connector, LLaVA-1.5's, are the paper's (appendix B). All
+answers of a conversation form one long caption, the reason for a language model.
 
 Arguments: the arguments of configs/leftright.py:data=coco (negatives=none); vectors (a file of all
 texts); connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).

@@ -11,7 +11,7 @@ from vlc_jax.configs.common.methods.record import (
     joined,
 )
 
-CAPTIONER = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
+CAPTIONER = "scenes/captioner:depth=2,steps={},batch=256,relations=1"
 EMBEDDER = "depth=2,positions=1,relations=1,steps=6000,batch=64"  # sizes of the captioner
 # BLIP as in ARO's code, X-VLM as in What'sUp's
 MATCHING = "--config.model.head={'scores': 'both'}"
@@ -68,8 +68,9 @@ METHODS = {
     "captioner": Method(
         "captioner", "scenes/captioner", "log p(text given image)", "Li 2025",
         "a small decoder", "transformers: parity/test_llava.py",
-        scenes={"captioner": f"{CAPTIONER},positions=1".replace("=800", "=2400"), "captioner_800":
-                f"{CAPTIONER},positions=1", "captioner_pooled": f"{CAPTIONER},select=pooled"},
+        scenes={"captioner": f"{CAPTIONER.format(2400)},positions=1",
+                "captioner_800": f"{CAPTIONER.format(800)},positions=1",
+                "captioner_pooled": f"{CAPTIONER.format(800)},select=pooled"},
         base="clip_frozen", control="clip_frozen", short="log p(text given image)",
     ),
     "llava": Method(
