@@ -31,7 +31,9 @@ def parse(argument: Argument, **declared: Any) -> SimpleNamespace:
     Raises ValueError for an undeclared name, naming the declared ones, for a name that is there
     twice, and for a value that is not of its default's type or not among the values of its `OneOf`.
     """
-    values = {name: _values(each)[0] for name, each in declared.items()}
+    values = {
+        name: each.values[0] if isinstance(each, OneOf) else each for name, each in declared.items()
+    }
     for name, value in _split(argument).items():
         errors.known("config argument", name, sorted(declared), ValueError)
         kind = type(values[name])
@@ -65,10 +67,6 @@ def parse_data(argument: Argument, **declared: Mapping[str, Any]) -> SimpleNames
                 f"data={name}; known: {', '.join(sorted(['data', *declared[name]]))}"
             )
     return parse(argument, data=data, **declared[name])
-
-
-def _values(declared: Any) -> tuple[Any, ...]:
-    return declared.values if isinstance(declared, OneOf) else (declared,)
 
 
 def _split(argument: Argument) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ def replace(files: published.Files) -> Benchmark:
     cases = [case for subset in files.origin.cases for case in _subset(files, subset)]
     summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
     benchmark = files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
-    equal = sum(map(_is_unanswerable, benchmark.cases))
+    equal = sum(c.captions[1] in (c.captions[0], c.meta["positive"]) for c in benchmark.cases)
     note = f"{equal} cases whose negative is equal to a correct caption cannot be answered"
     return published.amended(benchmark, *[note] if equal else [])
 
@@ -106,7 +106,3 @@ def _rebuilt(files: published.Files, name: str) -> Iterator[tuple[int, dict[str,
                 f"{row['true_caption']!r}"
             )
         yield number, row | {"positive": f"the {second} and {first}"}
-
-
-def _is_unanswerable(case: Case) -> bool:
-    return case.captions[1] in (case.captions[0], case.meta["positive"])

@@ -83,10 +83,6 @@ def _first(scores: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([(s[0] == s.max()) / (s == s.max()).sum() for s in scores])
 
 
-def _last(scores: Sequence[np.ndarray]) -> np.ndarray:
-    return _first([-s for s in scores])
-
-
 def _tied(chance: float) -> Credit:
     """Credit of a pair: both images prefer the same caption, so one of them is wrong; at a tie
     chance."""
@@ -107,7 +103,7 @@ METRICS: Mapping[str, Mapping[str, _Metric]] = {  # protocol -> metric
     "triplet": {
         "augmented_accuracy": _Metric(
             lambda case: (case.captions[1], case.captions[0], case.meta["positive"]),
-            _last, lambda n: 1 / n, -1,
+            lambda scores: _first([-s for s in scores]), lambda n: 1 / n, -1,
         ),
         "original_accuracy": _Metric(_captions, _first, lambda n: 1 / n),
     },

@@ -79,10 +79,9 @@ def from_items(
             options.insert(0, options.pop(index))
         digest.update(repr(captions).encode())
         group = None if groups is None else groups[number]
-        pictures = tuple(_image_like(image) for image in images)
+        pictures = tuple(
+            np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image
+            for image in images
+        )
         cases.append(Case(f"{number:06d}", pictures, tuple(captions), group))
     return Benchmark(name, tuple(cases), f"{digest.hexdigest()[:16]}/{len(cases)}")
-
-
-def _image_like(image: Any) -> Any:
-    return np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image

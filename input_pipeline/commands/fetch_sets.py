@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -183,7 +183,7 @@ def unpack(path: Path, folder: Path) -> None:
     if not inner.is_dir():
         others = [each for each in partial.iterdir() if each.name != "__MACOSX"]
         inner = others[0] if len(others) == 1 and others[0].is_dir() else partial
-    for file in _files(inner):
+    for file in [path for path in sorted(inner.rglob("*")) if path.is_file()]:
         to = folder / file.relative_to(inner)
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -194,10 +194,6 @@ def unpack(path: Path, folder: Path) -> None:
         # not a rename alone: folders of ROOT may be links to other disks
         shutil.move(file, to)
     shutil.rmtree(partial)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
 def _bytes(size: int) -> str:

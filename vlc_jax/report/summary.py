@@ -99,13 +99,10 @@ def options(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
         facts = {"reader": None if reader == name else reader, "split": reader_options.get("split")}
         facts |= {k: v for k, v in reader_options.items() if k not in facts}
         facts |= {"imported weights": result.get("weights")}
-        text = "; ".join(f"{key} {_text(value)}" for key, value in facts.items() if value)
+        words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in facts.items() if v}
+        text = "; ".join(f"{key} {value}" for key, value in words.items())
         names.setdefault(text, []).append(str(result["benchmark"]))
     return [(", ".join(each), text) for text, each in names.items() if text]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def notable(events: list[dict[str, Any]]) -> list[tuple[str, str, str, str, bool]]:

@@ -52,7 +52,8 @@ def _tabular(table: Table) -> Iterator[str]:
     for _, rows in groupby(table.rows, lambda row: blocks.spans(row[0])[0].style):
         rule = r"\midrule"
         for row in rows:
-            lines = [*zip_longest(*map(_lines, row), fillvalue="")]
+            cells = [["".join(map(_span, part)) for part in _parts(cell)] for cell in row]
+            lines = [*zip_longest(*cells, fillvalue="")]
             yield from filter(None, [rule, *map(_row, lines)])
             # between rows of several lines
             rule = r"\addlinespace" if len(lines) > 1 else ""
@@ -97,10 +98,6 @@ def _parts(content: Content) -> list[list[Span]]:
     """The lines of a cell."""
     grouped = groupby(blocks.spans(content), lambda span: span == BREAK)
     return [[*spans] for is_break, spans in grouped if not is_break]
-
-
-def _lines(content: Content) -> list[str]:
-    return ["".join(map(_span, part)) for part in _parts(content)]
 
 
 def _span(span: Span) -> str:

@@ -181,7 +181,8 @@ def check_numbers(config: ConfigDict) -> None:
         for name, value in leaves:
             # what is no number is refused by the type of the field or option
             if type(value) in (int, float) and fields.match(name) and not fits(value):
-                raise UsageError(f"config.{name} must be {rule}; got {_shown(value)}")
+                shown = f"{value:,}" if isinstance(value, int) else repr(value)
+                raise UsageError(f"config.{name} must be {rule}; got {shown}")
     for name, value in leaves:
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"config.{name} must be a finite number; got {value}")
@@ -199,10 +200,6 @@ def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
             yield from _leaves(name, item)
     else:
         yield name, value
-
-
-def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else repr(value)
 
 
 def check_pairs(config: ConfigDict) -> None:

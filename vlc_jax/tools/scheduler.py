@@ -7,7 +7,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 LATER = object()  # from `take`: no item can start before another one ends
@@ -64,7 +63,7 @@ class Scheduler:
 
         Call it from the main thread, the only one that can handle signals. Errors of take, do and
         finish are raised after the processes have stopped."""
-        before = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        before = {number: signal.signal(number, lambda *_: self._stop()) for number in SIGNALS}
         workers = [threading.Thread(target=self._work, args=(part,)) for part in self._shares]
         for worker in workers:
             worker.start()
@@ -123,9 +122,6 @@ class Scheduler:
                     return item
                 self._changed.wait()
         return None
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self._stop()
 
     def _stop(self) -> None:
         self.is_stopped = True
