@@ -206,6 +206,7 @@ FAMILIES["qwen3_vl"] = {
     "image": {"deepstack": (5, 11, 17)},
     "clip": {"logit_scale_init": 1.0},
 }
+_SO400M = (1152, 27, 16, 4304)  # width, depth, heads and MLP of both towers
 _OWN: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
     "mini": Sizes("scenes", 96, 40, None, (96, 3, 4), (96, 2, 4)),
@@ -247,26 +248,16 @@ _OWN: dict[str, Sizes] = {
     "SigLIP-B/16": Sizes("siglip", 768, 224, 16, (768, 12, 12), (768, 12, 12)),
     "SigLIP-L/16-256": Sizes("siglip", 1024, 256, 16, (1024, 24, 16), (1024, 24, 16)),
     # the published 224-pixel weights have a context of 16 tokens: context_length=16
-    "SigLIP-SO400M/14-224": Sizes(
-        "siglip", 1152, 224, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
-    ),
+    "SigLIP-SO400M/14-224": Sizes("siglip", 1152, 224, 14, _SO400M, _SO400M),
     # 384 pixels are 27 patches of 14; the remaining 6 pixels are not used
-    "SigLIP-SO400M/14-384": Sizes(
-        "siglip", 1152, 384, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
-    ),
+    "SigLIP-SO400M/14-384": Sizes("siglip", 1152, 384, 14, _SO400M, _SO400M),
     # at 256, 384 and 512 pixels
-    "SigLIP-SO400M/16-256": Sizes(
-        "siglip", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
-    ),
-    "SigLIP-SO400M/16-i18n-256": Sizes(
-        "siglip_i18n", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
-    ),
-    "SigLIP-gopt/16-256": Sizes("siglip", 1536, 256, 16, (1536, 40, 16), (1152, 27, 16, 4304)),
+    "SigLIP-SO400M/16-256": Sizes("siglip", 1152, 256, 16, _SO400M, _SO400M),
+    "SigLIP-SO400M/16-i18n-256": Sizes("siglip_i18n", 1152, 256, 16, _SO400M, _SO400M),
+    "SigLIP-gopt/16-256": Sizes("siglip", 1536, 256, 16, (1536, 40, 16), _SO400M),
     # image_size: a square with the largest number of patches, published for 256 of 16 pixels
     "SigLIP2-B/16-naflex": Sizes("siglip_naflex", 768, 256, 16, (768, 12, 12), (768, 12, 12)),
-    "SigLIP2-SO400M/16-naflex": Sizes(
-        "siglip_naflex", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
-    ),
+    "SigLIP2-SO400M/16-naflex": Sizes("siglip_naflex", 1152, 256, 16, _SO400M, _SO400M),
     # EVA01-g/14: the image tower of InstructBLIP, too
     "EVA01-g/14": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (768, 12, 12)),
     "EVA01-g/14-plus": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),
@@ -288,9 +279,7 @@ _OWN: dict[str, Sizes] = {
     "OpenVision-B/16": Sizes("openvision", 512, 224, 16, (768, 12, 12), (512, 12, 8)),
     "OpenVision-B/8": Sizes("openvision", 512, 224, 8, (768, 12, 12), (512, 12, 8)),
     "OpenVision-L/14": Sizes("openvision", 768, 224, 14, (1024, 24, 16), (768, 12, 12)),
-    "OpenVision-SO400M/14": Sizes(
-        "openvision", 1152, 224, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
-    ),
+    "OpenVision-SO400M/14": Sizes("openvision", 1152, 224, 14, _SO400M, _SO400M),
     "OpenVision-H/14": Sizes("openvision", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
     # at 224 and 336 pixels
     "CLIPA-L/14": Sizes("clipa", 768, 224, 14, (1024, 24, 16), (768, 12, 12)),
