@@ -101,7 +101,8 @@ def _cell(value: published.Value, ours: Mapping[str, Sequence[Results]]) -> str:
     text = "?" if math.isnan(value.value) else f"{value.value:.{value.decimals}f}"
     members = _members(value)
     seeds = zip(*(ours.get(member.model, ()) for member in members), strict=False)
-    estimates = [_mean([*map(_estimate, members, results)]) for results in seeds]
+    weights = [1 / len(members)] * len(members)
+    estimates = [_weighted([*map(_estimate, members, each)], weights) for each in seeds]
     if not estimates or None in estimates:
         return text
     number, scale = study_results.summary(estimates), published.SCALES[value.unit]
@@ -126,10 +127,6 @@ def _estimate(value: published.Value, results: Results) -> Estimate | None:
         value = value._replace(protocol="multiple_choice")
     row = published.find(value, results)
     return (row.value, row.low or row.value, row.high or row.value) if row else None
-
-
-def _mean(estimates: Sequence[Estimate | None]) -> Estimate | None:
-    return _weighted(estimates, [1 / len(estimates)] * len(estimates))
 
 
 def _weighted(estimates: Sequence[Estimate | None], weights: Sequence[float]) -> Estimate | None:

@@ -61,10 +61,6 @@ CELLS = tuple(
 FINETUNED = tuple(cell for cell in CELLS if cell == at(*cell[:2], 1.0))
 
 
-def _finetuned(cell: Cell) -> tuple[str, str]:
-    return f"{cell.name}_clip_ft", f"{cell.name}_hn"
-
-
 def figure(results: Results) -> Figure:
     """Swapped attributes by density and completeness, a map for each saliency and one of what HN
     gains over CLIP-FT."""
@@ -79,8 +75,8 @@ def figure(results: Results) -> Figure:
     maps[0].set_ylabel("objects named, %")
     painted.colorbar(image, ax=maps, label="swapped attributes, %; chance 50")
     gains = [
-        [results.difference(*_finetuned(at(x, y, 1.0))[::-1], *SWAP) for x in DENSITIES]
-        for y in COMPLETENESS
+        [results.difference(f"{name}_hn", f"{name}_clip_ft", *SWAP) for name in row]
+        for row in ([at(x, y, 1.0).name for x in DENSITIES] for y in COMPLETENESS)
     ]
     image = _map(gain_axes, gains, "coolwarm", (-10, 10), "+")
     gain_axes.set_title("HN − CLIP-FT, biggest first: 100 %", loc="left", fontsize=10)
