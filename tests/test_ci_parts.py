@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support import helpers, stand_ins
+from tests.support import helpers, runs
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_a_signal_ends_the_parts_that_run(tmp_path):
     plan = f'lanes = 1\n[a]\ncommand = "sleep 1000 & echo $! > {pid}; wait"\n'
     (tmp_path / ".ci" / "parts.toml").write_text(plan)
     with subprocess.Popen([sys.executable, script], cwd=tmp_path) as process:
-        stand_ins.wait_for(lambda: pid.exists() and pid.read_text())
+        runs.wait_for(lambda: pid.exists() and pid.read_text())
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
-    stand_ins.wait_for(lambda: not is_running(int(pid.read_text())))
+    runs.wait_for(lambda: not is_running(int(pid.read_text())))

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support import helpers, stand_ins
+from tests.support import helpers, runs, stand_ins
 
 # Records its arguments. scp copies to the home of every worker, ssh runs the command there.
 GCLOUD = """
@@ -134,7 +134,7 @@ def test_a_run_is_a_service_on_every_worker_until_it_is_stopped(pod, tmp_path):
         shutil.copy(helpers.ROOT / "launch/supervise.sh", home)
     pod(*POD, "train", *FLAGS, code=0)
     words = [tmp_path / f"program_{i}" for i in range(2)]
-    stand_ins.wait_for(lambda: all(path.exists() and "it's" in path.read_text() for path in words))
+    runs.wait_for(lambda: all(path.exists() and "it's" in path.read_text() for path in words))
     for path in words:
         assert path.read_text().splitlines() == ["--coordinator=auto", *FLAGS]
     unit = (tmp_path / "worker_1/unit").read_text().splitlines()
@@ -143,7 +143,7 @@ def test_a_run_is_a_service_on_every_worker_until_it_is_stopped(pod, tmp_path):
     assert pod(*POD, "train", *FLAGS, code=1).stdout == "already running\n"
     pod("--tunnel-through-iap", *POD, "stop", code=0)
     logs = [tmp_path / f"worker_{i}/train.log" for i in range(2)]
-    stand_ins.wait_for(lambda: all("saved" in path.read_text() for path in logs))
+    runs.wait_for(lambda: all("saved" in path.read_text() for path in logs))
     assert not any("restart" in path.read_text() for path in logs)
     assert [call[1] for call in asked(tmp_path)] == ["compute", "compute", "alpha"]
 

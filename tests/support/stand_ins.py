@@ -1,8 +1,7 @@
 """Executables that stand in for programs of a cluster: found first on PATH."""
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 _SBATCH = {"account", "array", "cpus-per-task", "gpus-per-node", "job-name", "nodes", "open-mode",
@@ -51,11 +50,3 @@ def environment(folder: Path, **more: object) -> dict[str, str]:
     """In which the executables of `folder` come first; more: further variables."""
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, **{name: str(value) for name, value in more.items()}}
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Returns when the condition holds, which it must within a minute."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)

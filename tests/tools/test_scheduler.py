@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.support import stand_ins
+from tests.support.runs import wait_for
 from vlc_jax.tools import scheduler
 
 # Lists what it is sent and ends with 75, as a run does; the file in $0 says that it is ready.
@@ -60,7 +60,7 @@ def test_a_signal_is_passed_on_once(tmp_path, is_elsewhere):
         return runs.process(["bash", "-c", STOPPED, str(tmp_path / "sent")], tmp_path, log, part)
 
     def stop():
-        stand_ins.wait_for((tmp_path / "sent").exists)
+        wait_for((tmp_path / "sent").exists)
         os.kill(os.getpid(), signal.SIGTERM)
 
     runs = scheduler.Scheduler(
@@ -88,7 +88,7 @@ def test_an_error_stops_all_and_is_raised(tmp_path):
 
     def do(item, part):
         if item == "broken":
-            stand_ins.wait_for((tmp_path / "sent").exists)
+            wait_for((tmp_path / "sent").exists)
             raise ValueError("broken")
         command = ["bash", "-c", STOPPED, str(tmp_path / "sent")]
         return runs.process(command, tmp_path, tmp_path / "log", part)
