@@ -28,18 +28,19 @@ def lines(monkeypatch):
     return progress.Progress(), clock, shown
 
 
-def test_a_line_has_the_counts_and_the_time_left(lines):
+def count(lines, counts):
+    """Counts of a set: seconds since its start, kind and number of items."""
     line, clock, shown = lines
-    line.begin("set 2 of 5, cola", {"images": 1000, "texts": 2000})
-    line.count("images", 0)
-    clock[0] = 10.0
-    line.count("images", 500)
-    clock[0] = 20.0
-    line.count("images", 500)
-    line.count("texts", 0)
-    clock[0] = 21.0
-    line.count("texts", 500)
-    line.end()
+    for clock[0], kind, number in counts:
+        line.count(kind, number)
+    return shown
+
+
+def test_a_line_has_the_counts_and_the_time_left(lines):
+    lines[0].begin("set 2 of 5, cola", {"images": 1000, "texts": 2000})
+    images = (0.0, "images", 0), (10.0, "images", 500), (20.0, "images", 500)
+    shown = count(lines, (*images, (20.0, "texts", 0), (21.0, "texts", 500)))
+    lines[0].end()
     assert shown[1:3] == [
         "images 500 of 1,000, texts 0 of 2,000, more than 0:00:10 left",
         "images 1,000 of 1,000, texts 0 of 2,000",
@@ -48,34 +49,23 @@ def test_a_line_has_the_counts_and_the_time_left(lines):
 
 
 def test_the_first_items_of_a_kind_set_no_pace(lines):
-    line, clock, shown = lines
-    line.begin("set 2 of 5, cola", {"texts": 18})
-    clock[0] = 60.0
-    line.count("texts", 1)
-    clock[0] = 61.0
-    line.count("texts", 1)
+    lines[0].begin("set 2 of 5, cola", {"texts": 18})
+    shown = count(lines, ((60.0, "texts", 1), (61.0, "texts", 1)))
     assert shown == ["texts 1 of 18", "texts 2 of 18, 0:00:16 left"]
 
 
 def test_cached_features_are_done_and_have_no_pace(lines):
-    line, clock, shown = lines
-    line.begin("set 2 of 5, cola", {"images": 1000, "texts": 2000})
-    line.expect("images", 100)
-    line.expect("texts", 0)
-    line.count("images", 0)
-    clock[0] = 10.0
-    line.count("images", 50)
+    lines[0].begin("set 2 of 5, cola", {"images": 1000, "texts": 2000})
+    lines[0].expect("images", 100)
+    lines[0].expect("texts", 0)
+    shown = count(lines, ((0.0, "images", 0), (10.0, "images", 50)))
     assert shown[1:] == ["images 950 of 1,000, texts 2,000 of 2,000, 0:00:10 left"]
 
 
 def test_scores_beyond_their_estimate_have_no_total(lines):
-    line, clock, shown = lines
-    line.begin("set 2 of 5, cola", {"images": 10, "scores": 20})
-    line.count("images", 10)
-    line.count("scores", 0)
-    clock[0] = 4.0
-    line.count("scores", 10)
-    line.count("scores", 90)
+    lines[0].begin("set 2 of 5, cola", {"images": 10, "scores": 20})
+    start = (0.0, "images", 10), (0.0, "scores", 0)
+    shown = count(lines, (*start, (4.0, "scores", 10), (4.0, "scores", 90)))
     assert shown[2:] == [
         "images 10 of 10, scores 10 of 20, 0:00:04 left",
         "images 10 of 10, scores 100",
