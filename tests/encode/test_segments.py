@@ -16,9 +16,9 @@ WORDS = ("red", "blue", "dog", "cat", "grass")
 TEXTS = ["a red dog and a blue cat", "grass", "there", "a red dog on the grass and a cat", "there"]
 
 
-def words(texts):
-    """A bag of words: a text is the sum of its words' axes."""
-    counts = [[text.split().count(word) for word in WORDS] for text in texts]
+def words(texts, known=WORDS):
+    """A bag of words: a text is the sum of the axes of the known ones."""
+    counts = [[text.split().count(word) for word in known] for text in texts]
     rows = np.array(counts, np.float32) + 0.1
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -29,14 +29,14 @@ def of_pixels(images):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def model(of_image, patches=None):
+def model(of_image, patches=None, of_text=words):
     def own(images, texts):
-        grouped = texts.pooled.reshape(len(images.pooled), -1, len(WORDS))
+        grouped = texts.pooled.reshape(len(images.pooled), -1, images.pooled.shape[1])
         return (images.pooled[:, None] * grouped).sum(axis=2)
 
     plain = Scorer(
         lambda images: ImageFeatures(of_image(images)),
-        lambda texts: TextFeatures(words(texts)),
+        lambda texts: TextFeatures(of_text(texts)),
         lambda images, texts: images.pooled @ texts.pooled.T,
         own,
         image_tokens=patches,

@@ -1,14 +1,15 @@
 """Negation without training: phrases found by rules, and their part of an embedding taken out."""
 
+import functools
+
 import numpy as np
 import pytest
 
+from tests.encode import test_segments
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import negation
-from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
-from vlc_jax.types import ImageFeatures, TextFeatures
 
 WORDS = ("dog", "cat", "hat", "neutral", "calm")
 CASES = [Case("0", (b"dog",), ("a dog and no cat", "a cat and no dog"))]
@@ -16,24 +17,9 @@ CASES = [Case("0", (b"dog",), ("a dog and no cat", "a cat and no dog"))]
 
 @pytest.fixture
 def bag():
-    """A bag of words that does not know "no": a text is the sum of its words' axes."""
-
-    def embed(texts):
-        counts = [[text.split().count(word) for word in WORDS] for text in texts]
-        rows = np.array(counts, np.float32) + 0.1
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    def own(images, texts):
-        grouped = texts.pooled.reshape(len(images.pooled), -1, len(WORDS))
-        return (images.pooled[:, None] * grouped).sum(axis=2)
-
-    return Scorer(
-        lambda images: ImageFeatures(embed([image.decode() for image in images])),
-        lambda texts: TextFeatures(embed(texts)),
-        lambda images, texts: images.pooled @ texts.pooled.T,
-        own,
-        is_cosine=True,
-    )
+    """A bag of words that does not know "no"."""
+    embed = functools.partial(test_segments.words, known=WORDS)
+    return test_segments.model(lambda images: embed(map(bytes.decode, images)), of_text=embed)
 
 
 @pytest.mark.parametrize(
