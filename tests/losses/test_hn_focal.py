@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
-from tests.losses.conftest import gradient, per_example, total
+from tests.losses.conftest import assert_close, gradient, per_example, total
 from vlc_jax import errors
 from vlc_jax.losses.hn_focal import hn_focal
 
@@ -21,9 +21,7 @@ PLAIN = {"gamma": 0.0, "label_smoothing": 0.0}
 
 def test_without_focus_and_smoothing_it_is_svlcs_negative_loss(repeated):
     found, expected = gradient("hn_focal", repeated, **PLAIN), gradient("svlc_negative", repeated)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
-    )
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("options", [{"gamma": 3.5}, {"label_smoothing": 0.3}, {"gamma": 0.0}])
@@ -72,7 +70,6 @@ def test_gradient_is_finite_where_the_softmax_saturates(logit, gamma):
     [
         ({"gama": 2.0}, "unknown option of the loss hn_focal 'gama'; did you mean 'gamma'"),
         ({"gamma": "big"}, "the option 'gamma' is a number; got 'big', str"),
-        ({"gamma": -1.0}, "gamma of hn_focal is 0 or at least 1; got -1.0"),
         ({"gamma": 0.5}, "gamma of hn_focal is 0 or at least 1; got 0.5"),
         ({"label_smoothing": 1.0}, "at least 0 and below 1; got 1.0"),
         ({"implementation": "ring"}, "known: dense"),

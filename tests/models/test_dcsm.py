@@ -82,23 +82,17 @@ def network(x, params):
     return (x @ params["dense_1"] + params["dense_1_bias"])[0]
 
 
-@pytest.mark.parametrize("rows", ["replace", "insert"])
-def test_the_score_is_the_network_of_the_standardised_map(features, rows):
-    head = make(functional_words=rows)
+@pytest.mark.parametrize(
+    ("rows", "options"), [("replace", {}), ("insert", {}), ("replace", {"standardise": "per_pair"})]
+)
+def test_the_score_is_the_network_of_the_standardised_map(features, rows, options):
+    head = make(functional_words=rows, **options)
     variables = init(head, features)
     params = jax.tree.map(np.asarray, variables["params"])
     whole = maps(features, params, rows)
-    whole = (whole - whole.mean()) / whole.std(ddof=1)
+    axes = (2, 3) if options else None  # each map alone, or all together
+    whole = (whole - whole.mean(axes, keepdims=True)) / whole.std(axes, ddof=1, keepdims=True)
     expected = [[network(x, params) for x in row] for row in whole]
-    np.testing.assert_allclose(run(head, variables, features), expected, atol=2e-5)
-
-
-def test_a_map_of_its_own_is_standardised_alone(features):
-    head = make(standardise="per_pair")
-    variables = init(head, features)
-    params = jax.tree.map(np.asarray, variables["params"])
-    whole = maps(features, params)
-    expected = [[network((x - x.mean()) / x.std(ddof=1), params) for x in row] for row in whole]
     np.testing.assert_allclose(run(head, variables, features), expected, atol=2e-5)
 
 

@@ -37,7 +37,6 @@ from vlc_jax.setup import resolve, validate
         ("input.jitter.hue", 0.6, "config.input.jitter.hue must be from 0 to 0.5; got 0.6"),
         ("input.max_bad_share", 5.0, "config.input.max_bad_share must be from 0 to 1; got 5.0"),
         ("input.positives.generators.from_record", -1.0, "from_record must be at least 0; got -1"),
-        ("optimizer.weight_decay", float("inf"), "weight_decay must be a finite number; got inf"),
         ("evals.scenes_retrieval.count", 0, "count must be a whole number from 1 on; got 0"),
         ("evals.scenes_retrieval.chunk", 2.5, "chunk must be a whole number from 1 on; got 2.5"),
         ("optimizer.learning_rate", float("nan"), "learning_rate must be at least 0; got nan"),

@@ -58,8 +58,6 @@ WRONG_ROWS = [  # set and file, change of its second row or another row in its p
     (*SPATIAL, [7, "A photo of a lamp on the left"], "case 1 is not a list of image id, correct"),
     (*SPATIAL, [7, "A photo of a lamp somewhere", "B"], "case 1 does not end in one of .*'left'"),
     (*SPEC, {"keys": ["a", "b"], "label": 2}, "case 1: label is the place"),
-    (*SPEC, {"label": "0"}, "case 1: label is the place"),
-    (*SPEC, {"keys": ["a"], "label": 0}, "case 1: label is the place"),
     (*SPEC, {"keys": "ab", "label": 0}, "case 1, 'keys': a list of texts is needed; got 'ab'"),
     (*SUGARCREPE, {"caption2": None}, "case 1 has no 'caption2'"),
     (*SUGARCREPE, {"caption": 7}, "case 1, 'caption': a text is needed; got 7"),
