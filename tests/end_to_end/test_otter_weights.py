@@ -12,6 +12,7 @@ from scipy import special
 
 import vlc_jax
 from tests.support import flamingo_folder
+from tests.support.flamingo_folder import small  # noqa: F401 -- a fixture
 from tests.support.llava_folder import pictures
 from vlc_jax import errors, types
 from vlc_jax.models import flamingo
@@ -19,14 +20,6 @@ from vlc_jax.setup import llava_config
 from vlc_jax.weights import llava as weights
 
 CAPTIONS, END, IMAGE, ANSWER = ["a red circle", "a blue circle"], 24, 25, 26
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small():
-    """A resampler of one block."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flamingo, "DEPTH", 1)
-        yield
 
 
 @pytest.fixture(scope="module")

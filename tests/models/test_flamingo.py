@@ -10,6 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 
 from tests.support import plain_llava
 from tests.support.compilations import apply
+from tests.support.flamingo_folder import small  # noqa: F401 -- a fixture
 from vlc_jax import errors, models, types
 from vlc_jax.devices import sharding
 from vlc_jax.models import continuation, flamingo, llava, lm
@@ -30,14 +31,6 @@ DECODER = {
     "cross_every": 2,
     "cross_width": FEATURES,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small():
-    """A resampler of one block."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flamingo, "DEPTH", 1)
-        yield
 
 
 def make(**fields):

@@ -33,7 +33,7 @@ def merge(params, tree):
 
 def trained_tree(params, targets, dora=False, **options):
     """An adapter of which no part is zero."""
-    tree = init(1, params, targets=targets, rank=RANK, dora=dora, **options)
+    tree = init(1, params, **{"targets": targets, "rank": RANK, "dora": dora, **options})
     rng = np.random.default_rng(2)
     return jax.tree.map(
         lambda x: np.asarray(x) + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from tests.models import test_lora
 from tests.models.conftest import make
 from tests.support import small_models
 from tests.support.marks import slow_but
@@ -20,16 +21,8 @@ PACKED = ".*/(query_key_value|out|up|down)/kernel"
 DECODER = "blocks/(query|key|value|out|gate|up|down)/kernel"
 
 
-def trained_tree(params, targets, dora=False, **options):
-    options = {"targets": targets, "rank": RANK, "dora": dora, **options}
-    rng = np.random.default_rng(2)
-
-    @jax.jit
-    def make(params):
-        tree = lora.init(jax.random.key(1), params, **options)
-        return jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), tree)
-
-    return make(params)
+def trained_tree(*arguments, **options):
+    return jax.device_put(test_lora.trained_tree(*arguments, rank=RANK, **options))
 
 
 @functools.cache

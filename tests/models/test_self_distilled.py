@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.support.compilations import apply
 from vlc_jax import errors, models
 from vlc_jax.models import vit
@@ -23,9 +24,7 @@ def build(size=12, name="self_distilled", head=HEAD, **tower):
 
 
 def random_params(model, seed=0):
-    rng = np.random.default_rng(seed)
-    shapes = jax.eval_shape(lambda: models.init(model, jax.random.key(0)))
-    return jax.tree.map(lambda x: 0.5 * rng.normal(size=x.shape).astype(np.float32), shapes)
+    return small_models.drawn(partial(models.init, model), scale=0.5, seed=seed)
 
 
 @pytest.fixture(scope="module")

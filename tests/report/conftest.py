@@ -1,7 +1,6 @@
 """A workdir as a run would leave it: the quickstart on the scenes, made up from formulas."""
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import rich.console
 from PIL import Image, ImageDraw
 
 from tests.support import helpers
+from tests.support.sets.files import write_json
 from vlc_jax import evaluators
 from vlc_jax.evaluators import PROTOCOLS, stats
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF
@@ -32,11 +32,6 @@ CHANCE = {  # metric or protocol -> chance; others 1/2
     "augmented_accuracy": 1 / 3,
     "brittleness": 1 / 3,
 }
-
-
-def write_json(path: Path, value) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value))
 
 
 def config() -> dict:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from vlc_jax import models
 from vlc_jax.configs import siglip2_dense
 from vlc_jax.configs.scenes import siglip
@@ -22,11 +23,6 @@ def configured(config):
     return config
 
 
-def random_params(shapes):
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
-
-
 @pytest.mark.parametrize("is_back", [False, True])
 def test_towers_scale_and_bias_are_those_of_a_siglip_and_back_without_the_head(
     tmp_path, monkeypatch, is_back
@@ -35,7 +31,7 @@ def test_towers_scale_and_bias_are_those_of_a_siglip_and_back_without_the_head(
     theirs, ours = reversed(configs) if is_back else configs
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text(json.dumps(theirs.to_dict()))
-    params = random_params(resolve(theirs, "eval").parameters.shapes)
+    params = small_models.normal(resolve(theirs, "eval").parameters.shapes)
     latest = init_from.Latest(params, 1, params, {})
     monkeypatch.setattr(init_from, "load_latest", lambda *_: latest)
     ours.init_from = str(tmp_path)

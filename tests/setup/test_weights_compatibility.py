@@ -7,7 +7,6 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-import tokenizers
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
@@ -26,11 +25,8 @@ HEADS = {"num_attention_heads": 2}
 
 
 def write_words(folder, words=WORDS):
-    table = {word: index for index, word in enumerate(words)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(table, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     folder.mkdir(exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    small_models.write_tokenizer(folder, words, "<unk>")
 
 
 @pytest.fixture

@@ -1,4 +1,9 @@
-"""Tensors as torch pickles them, without torch: tests/weights/conftest.py writes their archives."""
+"""Zip archives in memory, and tensors as torch pickles them, without torch, whose archives
+tests/weights/conftest.py writes.
+"""
+
+import io
+import zipfile
 
 import numpy as np
 
@@ -14,3 +19,11 @@ def tensor(array):
     array = np.array(array, order="C")
     strides = tuple(step // array.itemsize for step in array.strides)
     return Tensor(array.reshape(-1), 0, array.shape, strides)
+
+
+def zipped(members, method=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file.getvalue()

@@ -4,16 +4,18 @@ special tokens."""
 import functools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import safetensors.numpy
 
 from tests.support import plain_llava, small_models
-from vlc_jax.models import llava, lm
+from vlc_jax.models import flamingo, llava, lm
 from vlc_jax.weights import llava as weights
 from vlc_jax.weights import rename
 
@@ -37,6 +39,14 @@ _NAMES = (
     (r"lm\.layers\.(\d+)\.", rf"{_BLOCK}decoder_layer."),
     (r"lm\.cross\.(\d+)\.", rf"{_BLOCK}gated_cross_attn_layer."),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    """A resampler of one block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flamingo, "DEPTH", 1)
+        yield
 
 
 def write_config(folder: Path, **fields: Any) -> None:

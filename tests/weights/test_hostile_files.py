@@ -1,7 +1,6 @@
 """Files of weights made to hurt: each is refused in one line, and none is given much memory."""
 
 import functools
-import io
 import json
 import pickle
 import struct
@@ -12,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support.archives import Tensor, tensor
+from tests.support.archives import Tensor, tensor, zipped
 from tests.weights import test_weights
 from vlc_jax import weights
 from vlc_jax.errors import WeightsError
@@ -116,14 +115,6 @@ def npy(header, data=b"", version=(1, 0)):
 
 def described(shape, dtype="<f4", is_fortran=False):
     return {"descr": dtype, "fortran_order": is_fortran, "shape": shape}
-
-
-def zipped(members, method=zipfile.ZIP_STORED):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return file.getvalue()
 
 
 def with_field(content, place, value):

@@ -5,7 +5,6 @@ import functools
 import json
 import pickle
 import random
-import subprocess
 import sys
 import tarfile
 import time
@@ -18,6 +17,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from tests.input_pipeline.commands import test_prepare_datasets
 from tests.support import helpers, miniature
 from vlc_jax.__main__ import COMMANDS
 from vlc_jax.input_pipeline import stores
@@ -332,13 +332,7 @@ def test_beam_writes_the_same_bytes(tmp_path, monkeypatch):
 
 def command(folder, *runner):
     words = ["img2dataset", "--tars", "tars", "--shard-size", "10", "--out", folder.name, *runner]
-    return subprocess.Popen(
-        [sys.executable, "-m", "vlc_jax.input_pipeline.commands.prepare", *words],
-        cwd=folder.parent,
-        env=helpers.environment() | {"PYTHONPATH": str(helpers.ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return test_prepare_datasets.run(words, folder.parent)
 
 
 def kill_a_worker(process):

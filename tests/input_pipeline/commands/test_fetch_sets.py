@@ -10,20 +10,13 @@ import zipfile
 import pytest
 
 from tests.support import sets
+from tests.support.archives import zipped
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 from vlc_jax.input_pipeline.benchmarks.downloads import DOWNLOADS, Download
 from vlc_jax.input_pipeline.commands import benchmarks, fetch_sets
 from vlc_jax.input_pipeline.record import DataError
 
 SUGARCREPE = ("--fetch", "sugarcrepe", "--yes")
-
-
-def zipped(files, method=zipfile.ZIP_STORED):
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", method) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return content.getvalue()
 
 
 @pytest.fixture(scope="module")
