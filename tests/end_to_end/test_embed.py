@@ -37,10 +37,6 @@ def run(*words, engine=None):
     return embed.embed(embed.command_line_parser().parse_args([*map(str, words)]), engine)
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_rows_are_what_embed_images_gives_and_bad_ones_are_nan(model, photos, tmp_path):
     out = tmp_path / "x.npy"
     said = run("--model", model, "--images", photos, "--out", out, "--batch_size", "4")
@@ -48,11 +44,11 @@ def test_rows_are_what_embed_images_gives_and_bad_ones_are_nan(model, photos, tm
         f"{out}: embeddings of 11 images, 24 wide; 1 cannot be read, see {tmp_path}/x.bad.jsonl, "
         "and are NaN"
     )
-    names, rows = lines(out.with_suffix(".jsonl")), np.load(out, mmap_mode="r")
+    names, rows = helpers.rows(out.with_suffix(".jsonl")), np.load(out, mmap_mode="r")
     assert names == sorted(names)
     assert names[:2] == ["more/photo_0.PNG", "more/photo_1.PNG"]
     assert (rows.dtype, rows.shape) == (np.float32, (11, 24))
-    (bad,) = lines(tmp_path / "x.bad.jsonl")
+    (bad,) = helpers.rows(tmp_path / "x.bad.jsonl")
     assert (bad["row"], bad["name"]) == (3, "more/photo_3.PNG")
     assert "is not an image Pillow knows" in bad["reason"]
     assert np.isnan(rows[3]).all()
@@ -189,9 +185,9 @@ def test_images_of_a_table_have_a_row_each_and_texts_one_per_line(model, photos,
     names = [f"photo_{i}.jpg" for i in (1, 0, 1, 2)]
     table = helpers.write_jsonl(photos, names)
     run("--model", model, "--images", table, "--batch_size", "2", "--out", tmp_path / "x.npy")
-    assert lines(tmp_path / "x.jsonl") == [names[i] for i in (0, 1, 3)]
+    assert helpers.rows(tmp_path / "x.jsonl") == [names[i] for i in (0, 1, 3)]
     run("--model", model, "--texts", table, "--out", tmp_path / "t.npy", "--batch_size", "3")
-    texts = lines(tmp_path / "t.jsonl")
+    texts = helpers.rows(tmp_path / "t.jsonl")
     assert texts == [f"picture number {i}" for i in range(4)]
     expected = vlc_jax.load(model).embed_texts(texts)
     np.testing.assert_allclose(np.load(tmp_path / "t.npy"), expected, atol=1e-6)

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import vlc_jax
+from tests.support import helpers
 from vlc_jax import evaluators
 from vlc_jax.evaluation import text_nulls
 from vlc_jax.input_pipeline.benchmarks import READERS, nulls, protocol_of
@@ -66,8 +67,7 @@ def evaluate(root, workdir, right, **options):
 
 
 def rows_of(workdir):
-    lines = (workdir / "evals/sugarcrepe/0.scores.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return helpers.rows(workdir / "evals/sugarcrepe/0.scores.jsonl")
 
 
 def is_without_sign(caption, negative):

@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from PIL import Image
 
-from tests.support import miniature, plain_llava, small_models, training
+from tests.support import helpers, miniature, plain_llava, small_models, training
 from tests.support.sets import mmvp, whatsup, winoground
 from vlc_jax.configs import default
 from vlc_jax.configs.eval import llava as llava_config
@@ -79,8 +79,7 @@ def evaluated(
     found = {}
     for name in setup.evaluation.benchmarks:
         result = json.loads((workdir.path / f"evals/{name}/0.json").read_text())
-        lines = (workdir.path / f"evals/{name}/0.scores.jsonl").read_text().splitlines()
-        found[name] = result, [json.loads(line) for line in lines]
+        found[name] = result, helpers.rows(workdir.path / f"evals/{name}/0.scores.jsonl")
     return setup, found, (workdir.path / "report.md").read_text()
 
 

@@ -9,6 +9,8 @@ import pyarrow
 from PIL import Image
 from pyarrow import parquet
 
+from tests.support import helpers
+
 CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(12)]
 KINDS = ["jsonl", "csv", "tsv", "json", "parquet"]
 
@@ -30,11 +32,6 @@ def table(**extra):
             row[name] = values(i) if callable(values) else values[i]
         made.append(row)
     return made
-
-
-def write_jsonl(path, table_rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in table_rows), "utf-8")
-    return path
 
 
 def write_delimited(path, table_rows):
@@ -64,7 +61,7 @@ def write(folder, kind, rows=None):
     """captions.KIND with the rows; default: those of `table`."""
     path, rows = folder / f"captions.{kind}", rows or table()
     if kind == "jsonl":
-        return write_jsonl(path, rows)
+        return helpers.write_rows(path, rows)
     if kind == "json":
         path.write_text(json.dumps(rows), "utf-8")
         return path

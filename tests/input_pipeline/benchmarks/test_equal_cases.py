@@ -1,7 +1,5 @@
 """A set whose captions, or images, are all the same says so beside its scores."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -16,8 +14,7 @@ IMAGES = "1 distinct of 40 images: equal images have equal scores"
 
 def notes_of(tmp_path, captions, images):
     rows = [{"image": i, "caption": c} for i, c in zip(images, captions, strict=True)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = helpers.write_rows(tmp_path / "a.jsonl", rows)
     options = {"source": "records", "split": "all", "path": str(path), "join_rows": False}
     return data.benchmark("a field", "retrieval", options).read().notes
 

@@ -1,11 +1,10 @@
 """A table with hard texts, or with two images per row, is a benchmark."""
 
-import json
-
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.support import helpers
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.record import DataError
 
@@ -35,8 +34,7 @@ COLUMNS = {
 def write(folder, rows):
     for i in range(4):
         Image.fromarray(np.full((9, 9, 3), 50 * i, np.uint8)).save(folder / f"{i}.png")
-    path = folder / "table.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = helpers.write_rows(folder / "table.jsonl", rows)
     return {"path": str(path), **COLUMNS}
 
 

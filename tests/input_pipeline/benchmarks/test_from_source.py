@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.support import helpers
 from vlc_jax.input_pipeline.benchmarks import from_source
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import digits
@@ -19,9 +20,7 @@ def table(tmp_path):
         (tmp_path / "deep").mkdir(exist_ok=True)
         Image.fromarray(np.full((9, 9, 3), 50 * i, np.uint8)).save(tmp_path / f"deep/p {i}.png")
         rows.append({"image": f"deep/p {i}.png", "caption": [f"grey {i}", " ", "grey"]})
-    path = tmp_path / "captions.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return helpers.write_rows(tmp_path / "captions.jsonl", rows)
 
 
 def test_retrieval_has_a_case_per_image_with_all_its_captions(table):
@@ -50,8 +49,7 @@ def test_retrieval_among_rows_equals_that_among_lists(table):
     benchmark = from_source.retrieval("all", path=str(table))
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     apart = [row | {"caption": text} for row in rows for text in row["caption"]]
-    flat = table.with_name("flat.jsonl")
-    flat.write_text("".join(json.dumps(row) + "\n" for row in apart))
+    flat = helpers.write_rows(table.with_name("flat.jsonl"), apart)
     joined = from_source.retrieval("all", path=str(flat))
     contents = [
         [(case.images, case.captions) for case in each.cases] for each in (benchmark, joined)

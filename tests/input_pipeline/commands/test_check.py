@@ -123,8 +123,7 @@ def test_hard_texts_stand_below_the_captions(tmp_path, capsys, monkeypatch):
         }
         for i, name in enumerate(names)
     ]
-    table = tmp_path / "captions.jsonl"
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = helpers.write_rows(tmp_path / "captions.jsonl", rows)
     drawn, draw = [], check.draw_samples
     monkeypatch.setattr(check, "draw_samples", lambda *a: (drawn.append(a[0]), draw(*a)))
     words = [str(table), "--picture", str(tmp_path / "check.png")]
@@ -170,8 +169,7 @@ def test_kinds_that_give_themselves_away_are_named(tmp_path, capsys):
          "negatives": [f"a {y} and a {x} ."], "positives": ["a"] * (i < 9)}
         for i, (x, y) in enumerate(things)
     ]  # fmt: skip
-    table = tmp_path / "captions.jsonl"
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = helpers.write_rows(tmp_path / "captions.jsonl", rows)
     words = [str(table), "--kinds", "swap", "--kinds", "left_right", "--option", "join_rows=False"]
     for column in ("negatives", "positives"):
         words += ["--option", f"{column}_column={column}"]

@@ -1,11 +1,11 @@
 """CREPE-style negatives of our tables."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
+from tests.support import helpers
 from tests.support.generators import every
 from vlc_jax.input_pipeline.hard_texts import foils, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import Token
@@ -86,8 +86,7 @@ def tagger(tmp_path):
         for word, tag, start in zip(SUIT.split(), TAGS.split(), starts, strict=True)
     ]
     rows = [{"tagger": "t", "version": "1"}, {"caption": SUIT, "tokens": tokens, "noun_chunks": []}]
-    file = tmp_path / "tags.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = helpers.write_rows(tmp_path / "tags.jsonl", rows)
     return f"precomputed:{file}"
 
 

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tests.support import helpers
 from vlc_jax.input_pipeline.hard_texts import from_table, sampling
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
@@ -14,8 +15,7 @@ RNG = np.random.default_rng
 
 
 def table(tmp_path, *rows):
-    path = tmp_path / "texts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = helpers.write_rows(tmp_path / "texts.jsonl", rows)
     return str(path)
 
 

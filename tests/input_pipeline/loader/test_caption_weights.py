@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.support import helpers
 from tests.support.numbered import WORDS, Numbered, loader, take
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.record import DataError
@@ -24,12 +25,11 @@ def table(tmp_path_factory):
     """30 images with an alt text and two written captions."""
     folder = tmp_path_factory.mktemp("weights")
     Image.new("RGB", (8, 8)).save(folder / "a.png")
-    with (folder / "t.jsonl").open("w") as file:
-        for number in range(30):
-            captions = [f"n{number} second", f"n{number} same"]
-            row = {"image": "a.png", "alt": f"n{number} first", "written": captions}
-            file.write(json.dumps(row) + "\n")
-    return folder / "t.jsonl"
+    rows = (
+        {"image": "a.png", "alt": f"n{k} first", "written": [f"n{k} second", f"n{k} same"]}
+        for k in range(30)
+    )
+    return helpers.write_rows(folder / "t.jsonl", rows)
 
 
 def records(table, **options):

@@ -1,7 +1,6 @@
 """The order of training, its independence of hosts, workers and restarts, and bad records."""
 
 import collections
-import json
 
 import numpy as np
 import pytest
@@ -105,8 +104,7 @@ def test_a_row_per_caption_trains_as_lists_and_resumes(tmp_path):
     taken = {}
     options = {"transform": RANDOM_CROP, "tokenizer": make_tokenizer("bytes", 20), "batch_size": 4}
     for kind, content in rows.items():
-        path = tmp_path / f"{kind}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in content))
+        path = helpers.write_rows(tmp_path / f"{kind}.jsonl", content)
         source = make_source("records", "train", path=path)
         taken[kind] = take(4, source, **options)
         assert_equal(take(1, source, start_step=3, **options), taken[kind][3:])

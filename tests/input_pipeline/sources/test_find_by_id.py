@@ -21,13 +21,11 @@ from vlc_jax.input_pipeline.sources.shards import ShardsSource
 def table(tmp_path):
     """Eight photographs, each named twice."""
     names = helpers.write_photos(tmp_path, 8) * 2
-    path = tmp_path / "captions.jsonl"
     rows = [
         {"image": name, "caption": f"picture {row}", "name": f"p{row}"}
         for row, name in enumerate(names)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return helpers.write_rows(tmp_path / "captions.jsonl", rows)
 
 
 def assert_finds_every_record(source):
@@ -71,10 +69,9 @@ def test_the_image_of_a_negative_has_the_texts_exchanged(tmp_path):
         {"image": names[k], "caption": f"a {k}", "not": f"no {k}", "other": names[-1 - k]}
         for k in range(4)
     ]
-    path = tmp_path / "a.jsonl"
 
     def read(*rows):
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path = helpers.write_rows(tmp_path / "a.jsonl", rows)
         return RecordsSource(path=path, negatives_column="not", negative_image_column="other")
 
     source = read(*rows)

@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from tests.support import helpers, table_files
-from tests.support.table_files import KINDS, table, write, write_jsonl
+from tests.support.helpers import write_rows
+from tests.support.table_files import KINDS, table, write
 from vlc_jax.input_pipeline import batch
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import holdout, joined_rows, row_keys
@@ -18,7 +19,7 @@ def folder(tmp_path):
 
 
 def test_a_split_column_selects_rows_and_lists_the_known_splits(folder):
-    path = write_jsonl(folder / "a.jsonl", table(part=lambda i: "val" if i % 4 == 0 else "train"))
+    path = write_rows(folder / "a.jsonl", table(part=lambda i: "val" if i % 4 == 0 else "train"))
     options = {"path": path, "split_column": "part"}
     train, val = RecordsSource("train", **options), RecordsSource("val", **options)
     assert [len(train), len(val), len(RecordsSource("all", **options))] == [9, 3, 12]
@@ -31,12 +32,12 @@ def test_an_image_in_two_splits_is_counted_in_a_warning(folder, caplog):
     part = lambda i: "val" if i % 4 == 0 else "train"  # noqa: E731
     rows = [*table(part=part), *table(part=part)]
     options = {"path": folder / "a.jsonl", "split_column": "part"}
-    write_jsonl(options["path"], rows)
+    write_rows(options["path"], rows)
     source = RecordsSource("val", **options)
     assert source.images_per_split() == {"train": 9, "val": 3}
     assert not caplog.text
     rows[12]["part"] = "train"
-    write_jsonl(options["path"], rows)
+    write_rows(options["path"], rows)
     for source in (RecordsSource("val", **options), RecordsSource("all", **options)):
         source.images_per_split()
         assert "1 images are in more than one split; were rows divided" in caplog.text
@@ -45,7 +46,7 @@ def test_an_image_in_two_splits_is_counted_in_a_warning(folder, caplog):
 
 def test_holdout_divides_images_and_not_rows(folder):
     double = [row | {"caption": text} for row in table() for text in ("one", "other")]
-    options = {"path": write_jsonl(folder / "a.jsonl", double)}
+    options = {"path": write_rows(folder / "a.jsonl", double)}
     train = RecordsSource("train", holdout=0.4, **options)
     held = RecordsSource("validation", holdout=0.4, **options)
     names = [{source[i].image.name for i in range(len(source))} for source in (train, held)]
@@ -53,7 +54,7 @@ def test_holdout_divides_images_and_not_rows(folder):
     assert names[0]
     assert names[1]
     assert not names[0] & names[1]
-    options["path"] = write_jsonl(folder / "b.jsonl", table()[::-1])
+    options["path"] = write_rows(folder / "b.jsonl", table()[::-1])
     again = RecordsSource("validation", holdout=0.4, **options)
     assert {again[i].image.name for i in range(len(again))} == names[1]
 
@@ -74,7 +75,7 @@ def test_spellings_of_one_file_are_one_image(folder, monkeypatch, exact, count):
         for spelling in ("{}", *SPELLINGS[:count])
         for row in table()
     ]
-    options = {"path": write_jsonl(folder / "a.jsonl", rows), "holdout": 0.3}
+    options = {"path": write_rows(folder / "a.jsonl", rows), "holdout": 0.3}
     train, held = (RecordsSource(split, **options) for split in ("train", "validation"))
     assert len(train) + len(held) == 12
     assert {len(source[0].captions) for source in (train, held)} == {count + 1}
@@ -135,7 +136,7 @@ def test_a_validation_split_of_the_training_rows_is_refused(folder):
 
 
 def test_rows_of_one_image_have_ids_of_their_own(folder):
-    path = write_jsonl(folder / "a.jsonl", [*table(), *table()])
+    path = write_rows(folder / "a.jsonl", [*table(), *table()])
     source = RecordsSource(path=path, join_rows=False)
     assert len({source[i].id for i in range(24)}) == 24
 
@@ -148,7 +149,7 @@ def flat(rows):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_per_caption_gives_the_records_of_lists(folder, kind):
     rows = [row | {"caption": [f"{row['caption']} a", "b"]} for row in table()]
-    lists = RecordsSource(path=write_jsonl(folder / "lists.jsonl", rows))
+    lists = RecordsSource(path=write_rows(folder / "lists.jsonl", rows))
     source = RecordsSource(path=write(folder, kind, flat(rows)))
     assert [source[i] for i in range(len(source))] == [lists[i] for i in range(12)]
     assert source.rows == 24
@@ -175,7 +176,7 @@ def test_joined_rows_alone_change_the_fingerprint(folder, caplog):
     path = write(folder, "jsonl")
     apart = RecordsSource(path=path, join_rows=False).fingerprint
     assert RecordsSource(path=path).fingerprint == apart
-    path = write_jsonl(folder / "twice.jsonl", [*table(), *table()])
+    path = write_rows(folder / "twice.jsonl", [*table(), *table()])
     apart = RecordsSource(path=path, join_rows=False).fingerprint
     assert not caplog.text
     assert RecordsSource(path=path).fingerprint != apart
@@ -184,7 +185,7 @@ def test_joined_rows_alone_change_the_fingerprint(folder, caplog):
 
 def test_damaged_rows_are_joined_with_no_other(folder):
     rows = [*table(), *({"image": name, "caption": "x"} for name in ("", "", None, None))]
-    path = write_jsonl(folder / "a.jsonl", rows)
+    path = write_rows(folder / "a.jsonl", rows)
     path.write_text(path.read_text() + '{"image": "p00\n{"image": "p01\n')
     source = RecordsSource(path=path)
     assert len(source) == source.rows == 18
@@ -216,7 +217,7 @@ def test_hard_texts_of_joined_rows_stay_with_their_captions(folder):
             "id": 4,
         },
     ]
-    path = write_jsonl(folder / "a.jsonl", rows)
+    path = write_rows(folder / "a.jsonl", rows)
     source = RecordsSource(path=path, meta_columns=("id", "image"), **HARD)
     record = source[0]
     assert record.captions == ["a", "b", "d", "f"]
@@ -228,7 +229,7 @@ def test_hard_texts_of_joined_rows_stay_with_their_captions(folder):
     assert source.find("4") == source.find("1") == record
     assert record.meta == {"id": [1, 3, 4], "image": "p00.jpg"}
     rows[3].pop("kind")
-    source = RecordsSource(path=write_jsonl(path, rows), **HARD)
+    source = RecordsSource(path=write_rows(path, rows), **HARD)
     with pytest.raises(
         DataError, match=r"row 1 of .* some rows of its image have kinds of their neg"
     ):
@@ -238,18 +239,18 @@ def test_hard_texts_of_joined_rows_stay_with_their_captions(folder):
 def test_rows_of_one_image_may_share_an_id_and_have_one_group(folder):
     rows = [row | {"id": n, "part": n // 12} for n, row in enumerate([*table(), *table()])]
     options = {"path": folder / "a.jsonl", "id_column": "id", "group_column": "part"}
-    source = RecordsSource(path=write_jsonl(options["path"], rows), group_column="part")
+    source = RecordsSource(path=write_rows(options["path"], rows), group_column="part")
     with pytest.raises(
         DataError, match=r"row 1 of .* group \(group_column\) is 0 and 1; .*join_rows"
     ):
         source[0]
     for row in rows:
         row |= {"id": row["image"], "part": "all"}
-    write_jsonl(options["path"], rows)
+    write_rows(options["path"], rows)
     source = RecordsSource(**options)
     assert (source.find("p03.jpg"), source[3].group) == (source[3], "all")
     rows[20]["id"] = "p00.jpg"
-    write_jsonl(options["path"], rows)
+    write_rows(options["path"], rows)
     with pytest.raises(DataError, match=r"row 21 of .*the id 'p00\.jpg' occurs twice"):
         RecordsSource(**options)
 

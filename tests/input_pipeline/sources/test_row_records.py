@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.support import helpers, table_files
-from tests.support.table_files import KINDS, table, write, write_delimited, write_jsonl
+from tests.support.helpers import write_rows
+from tests.support.table_files import KINDS, table, write, write_delimited
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -17,12 +18,12 @@ def folder(tmp_path):
 
 
 def test_images_are_looked_for_in_the_image_folder(folder, tmp_path_factory):
-    path = write_jsonl(tmp_path_factory.mktemp("tables") / "captions.jsonl", table())
+    path = write_rows(tmp_path_factory.mktemp("tables") / "captions.jsonl", table())
     assert RecordsSource(path=path, image_folder=folder)[4].image == folder / "p04.jpg"
 
 
 def test_lists_and_several_caption_columns_are_joined(folder):
-    path = write_jsonl(
+    path = write_rows(
         folder / "a.jsonl", table(more=lambda i: [f"more {i}", "again"], title=lambda i: f"t{i}")
     )
     source = RecordsSource(path=path, caption_column=("title", "more"))
@@ -37,7 +38,7 @@ def test_negatives_positives_hard_images_and_group_are_carried(folder):
         "near": lambda i: [f"id{(i + 1) % 12}"],
         "kind": lambda i: {"parity": i % 2},
     }
-    path = write_jsonl(folder / "a.jsonl", table(**extra))
+    path = write_rows(folder / "a.jsonl", table(**extra))
     options = {
         "id_column": "id",
         "negatives_column": "negatives",
@@ -53,7 +54,7 @@ def test_negatives_positives_hard_images_and_group_are_carried(folder):
 
 
 def test_negatives_that_do_not_match_the_captions_name_the_row(folder):
-    path = write_jsonl(folder / "a.jsonl", table(negatives=lambda i: [["a"]] * (1 + (i == 2))))
+    path = write_rows(folder / "a.jsonl", table(negatives=lambda i: [["a"]] * (1 + (i == 2))))
     source = RecordsSource(path=path, negatives_column="negatives")
     with pytest.raises(DataError, match=r"row 3 of .* one list for each of 1 captions"):
         source[2]
@@ -114,7 +115,7 @@ LISTS = {
 @pytest.mark.parametrize("cell", LISTS)
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_a_cell_that_is_a_list_holds_the_captions_of_the_image(folder, cell, kind):
-    writer = write_jsonl if kind == "jsonl" else write_delimited
+    writer = write_rows if kind == "jsonl" else write_delimited
     path = writer(folder / f"a.{kind}", [{"image": "p00.jpg", "caption": cell}])
     assert RecordsSource(path=path)[0].captions == LISTS[cell]
 
@@ -145,7 +146,7 @@ def test_a_list_of_captions_that_is_not_whole_is_damage(folder, cell, reason):
 
 def test_white_space_at_the_ends_of_texts_is_no_part_of_them(folder):
     row = {"image": "p00.jpg", "caption": ["a red square\r\n", "\u200b\u3000b\n c\ufeff"]}
-    path = write_jsonl(folder / "a.jsonl", [row | {"no": [[" x "], []], "yes": ["y\n"]}])
+    path = write_rows(folder / "a.jsonl", [row | {"no": [[" x "], []], "yes": ["y\n"]}])
     record = RecordsSource(path=path, negatives_column="no", positives_column="yes")[0]
     assert record.captions == ["a red square", "b\n c"]
     assert (record.negatives, record.positives) == ([["x"], []], [["y"]] * 2)
@@ -153,7 +154,7 @@ def test_white_space_at_the_ends_of_texts_is_no_part_of_them(folder):
 
 def one_record(tmp_path, row, **options):
     helpers.write_photos(tmp_path, 1)
-    write_jsonl(tmp_path / "t.jsonl", [{"image": "photo_0.jpg"} | row])
+    write_rows(tmp_path / "t.jsonl", [{"image": "photo_0.jpg"} | row])
     return RecordsSource("train", path=tmp_path / "t.jsonl", **options)[0]
 
 

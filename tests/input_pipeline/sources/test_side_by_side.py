@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tests.support import table_files
+from tests.support import helpers, table_files
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.examples import Examples
@@ -22,7 +22,7 @@ def make(tmp_path):
     folder = table_files.write_images(tmp_path)
     (folder / "p02.jpg").write_bytes(b"broken")
     rows = table_files.table(caption=lambda i: [f"{i} first.", f"{i} second", f"{i} third"])
-    path = table_files.write_jsonl(folder / "a.jsonl", rows)
+    path = helpers.write_rows(folder / "a.jsonl", rows)
 
     def make(**options):
         options = {"size": 40, "base_options": {"path": str(path)}, **options}
@@ -92,7 +92,7 @@ def test_an_image_stands_beside_one_with_another_caption(tmp_path):
     folder = table_files.write_images(tmp_path)
     captions = {0: "a cat", 1: "a cat.", 2: "a dog"}
     rows = table_files.table(caption=lambda i: [captions.get(i, "a cat")])[:3]
-    path = table_files.write_jsonl(folder / "a.jsonl", rows)
+    path = helpers.write_rows(folder / "a.jsonl", rows)
     options = {"path": str(path), "holdout": 0.0}
     seeds = (make_source("side_by_side", "train", base_options=options, seed=k) for k in range(4))
     pairs = [source[0].captions[0] for source in seeds]

@@ -8,15 +8,7 @@ import pickle
 import pytest
 
 from tests.support import helpers, table_files
-from tests.support.table_files import (
-    CAPTIONS,
-    KINDS,
-    table,
-    write,
-    write_coco,
-    write_delimited,
-    write_jsonl,
-)
+from tests.support.table_files import CAPTIONS, KINDS, table, write, write_coco, write_delimited
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.commands import check
 from vlc_jax.input_pipeline.images import image_ops
@@ -247,7 +239,7 @@ def test_rows_are_found_across_read_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "_CHUNK", 64)
     path = tmp_path / "a.jsonl"
     expected = [{"n": i, "text": "x" * (i % 50)} for i in range(300)]
-    write_jsonl(path, expected)
+    helpers.write_rows(path, expected)
     found = tables.open_table(path)
     assert [found[i] for i in range(len(found))] == expected
 
