@@ -246,6 +246,8 @@ class ShardsSource:
         return len(self._entries)
 
     def __getitem__(self, index: int) -> Record:
+        if not 0 <= index < len(self._entries):  # ends `for record in source`
+            raise IndexError(f"{self._folder} has {len(self._entries)} records; got index {index}")
         try:
             entry = self._entries[index]
             self._counts.add(bytes_read=len(entry))

@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import io
 import json
 import os
 import re
@@ -163,6 +164,19 @@ def test_folders_of_imagenet_have_the_names_of_their_files():
              for case in found.cases]  # fmt: skip
     assert len(known) == 1000
     assert sum(map(bool, known)) > 850  # others have a synonym
+
+
+def test_originals_of_any_size_are_prepared(tmp_path):
+    paths = sorted((PHOTOGRAPHS / "fullres").iterdir())
+    helpers.write_rows(
+        tmp_path / "ten.jsonl", [{"image": path.name, "caption": path.stem} for path in paths]
+    )
+    options = f"--option path={tmp_path}/ten.jsonl --option image_folder={PHOTOGRAPHS / 'fullres'}"
+    arguments = ["--source", "records", *options.split(), "--split", "all", "--size", "224"]
+    assert prepare.main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    records = ShardsSource(path=tmp_path / "out")
+    sizes = [Image.open(io.BytesIO(record.image)).size for record in records]
+    assert [min(size) for size in sizes] == [224] * 10
 
 
 def test_photographs_are_checked_prepared_and_found_again(tmp_path, capsys):

@@ -115,7 +115,7 @@ def negclip(folder, **options):
 def test_excluded_images_are_neither_trained_on_nor_hard(folder, caplog):
     assert run("benchmarks", "--write", "leaks.txt") == 1
     source, whole = negclip(folder, exclude="leaks.txt"), negclip(folder)
-    assert [source[i].id for i in range(len(source))] == [*map(str, range(9)), "11"]
+    assert [record.id for record in source] == [*map(str, range(9)), "11"]
     assert "2 of 12 rows are excluded" in caplog.text
     assert source.fingerprint != whole.fingerprint
     assert source.find("11") == whole[11]
@@ -143,7 +143,7 @@ def test_regions_of_an_excluded_image_are_left_out(folder):
     (folder / "t.csv").write_text("image_id,caption,hard_negs\n7,a,[]\n8,b,[]\n7,c,[]\n")
     (folder / "leaks.txt").write_text("vg:7\n")
     source = make_source("crepe", "train", annotations="t.csv", images=folder, exclude="leaks.txt")
-    assert [source[i].captions for i in range(len(source))] == [["b"]]
+    assert [record.captions for record in source] == [["b"]]
 
 
 def test_wrong_lists_are_refused(folder):
