@@ -30,25 +30,14 @@ from vlc_jax.configs.eval import llava as evaluations
 
 KINDS = {  # stage -> kind of texts -> share
     1: {"caption": 0.25, "question": 0.45, "presence": 0.15, "colours": 0.15},
-    2: {
-        "yes_no": 0.35,
-        "object": 0.35,
-        "caption": 0.1,
-        "question": 0.1,
-        "presence": 0.05,
-        "colours": 0.05,
-    },
-}
+    2: {"yes_no": 0.35, "object": 0.35, "caption": 0.1, "question": 0.1, "presence": 0.05,
+        "colours": 0.05},
+}  # fmt: skip
 STEPS = {1: 600, 2: 400}
 SETS = (
-    "scenes_attribute_swap",
-    "scenes_relation_swap",
-    "scenes_whatsup",
-    "scenes_negation",
-    "scenes_held_relation_swap",
-    "scenes_objects",
-    "scenes_spatial",
-)
+    "scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation",
+    "scenes_held_relation_swap", "scenes_objects", "scenes_spatial",
+)  # fmt: skip
 PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
 SIZES = {"select": heads.SELECT, "width": 256, "depth": 2, "positions": 1}
 OF_FIRST = (*SIZES, "base", "world", "split", "tower_pooling")  # arguments of the stage before

@@ -88,10 +88,18 @@ def attributes(scene: Scene, stream: Stream) -> Question | None:
 
 
 @SceneSet("choice")
-def attribute_swap(scene: Scene, stream: Stream) -> Question | None:
-    """Choice: a list caption against the caption with swapped colours (as ARO's VG-Attribution)."""
+def attribute_swap(scene: Scene, stream: Stream, described: bool = False) -> Question | None:
+    """Choice: a list caption against the caption with swapped colours (as ARO's VG-Attribution).
+
+    described: `meta["short"]` asks for a description, which is to say "red circle".
+    """
     caption = _list(scene, stream)
-    return _against(caption, contrast.swap(caption, scene, "colour"))
+    wrong = contrast.swap(caption, scene, "colour")
+    question = _against(caption, wrong)
+    if question and wrong and described:
+        named = [f"{each.phrases[0].colour} {each.phrases[0].shape}" for each in (caption, wrong)]
+        question.meta["short"] = {"question": questions.ANY, "answers": named}
+    return question
 
 
 @SceneSet("choice", held=None)

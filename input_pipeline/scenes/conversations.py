@@ -4,6 +4,7 @@ answer, for each caption.
 question  the question that the caption answers (scenes/questions.py), with its short answer
 presence  the shape that the picture has, of two: "is there a square or a star"
 colours   the colours of the first two objects, whether or not the caption mentions them
+describe  the caption, asked for by "what is there"
 yes_no    'Does this figure show "..."? Please answer yes or no.': the caption or, equally often, a
           false one that is as likely without the picture
 object    the same question about one object: a present or an absent shape, "a star", or a shape
@@ -24,7 +25,7 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, World
 
-KINDS = ("caption", "question", "yes_no", "object", "presence", "colours")
+KINDS = ("caption", "question", "yes_no", "object", "presence", "colours", "describe")
 SHOWS = 'Does this figure show "{}"? Please answer yes or no.'  # VQAScore's question
 _FURTHER_TEXTS = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY)
 
@@ -52,6 +53,8 @@ def vocabulary(world: World) -> tuple[str, ...]:
 
 
 def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[str, str]:
+    if kind == "describe":
+        return questions.ANY, caption.text
     if kind == "colours":
         phrases = tuple(Phrase(each.shape, each.colour) for each in scene.objects[:2])
         kind, caption = "question", Caption("list", phrases)

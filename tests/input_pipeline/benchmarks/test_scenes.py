@@ -376,5 +376,12 @@ def test_the_first_short_answer_is_true_and_the_second_wrong(name):
                 assert is_true(f"a {first.removesuffix(one)}{link} a {second}", scene) == truth
 
 
+def test_a_description_is_to_say_what_the_right_caption_alone_says():
+    for case in READERS["scenes_attribute_swap"](count=100, described=True).cases:
+        short = case.meta["short"]
+        said = [[answer in text for text in case.captions] for answer in short["answers"]]
+        assert (short["question"], said) == (questions.ANY, [[True, False], [False, True]])
+
+
 def test_a_case_whose_captions_have_no_short_answers_has_none():
     assert not any("short" in case.meta for case in READERS["scenes_attributes"](count=20).cases)

@@ -90,6 +90,12 @@ def test_a_question_has_the_answer_of_the_picture():
     assert len(kinds) > 2
 
 
+def test_a_description_is_the_caption():
+    for talk, plain in zip(source(("describe", 1.0), count=20), source(count=20), strict=True):
+        turns = [text.turns[0] for text in talk.captions]
+        assert turns == [(questions.ANY, caption) for caption in plain.captions]
+
+
 def test_one_of_the_two_shapes_that_are_asked_about_is_there():
     records, firsts = source(("presence", 1.0)), 0
     for record in records:

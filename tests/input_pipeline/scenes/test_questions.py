@@ -9,12 +9,8 @@ from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 QUESTIONS = {
-    "a small red circle left of a blue square": (
-        "is the blue square left of or right of the small red circle"
-    ),
-    "a blue square to the right of a red circle": (
-        "is the blue square left of or right of the red circle"
-    ),
+    "a big circle left of a blue square": "is the big circle left of or right of the blue square",
+    "a moon to the right of a red circle": "is the moon left of or right of the red circle",
     "a star beneath a moon": "is the moon above or below the star",
     "a red circle and a navy square": "is the circle blue or red and the square blue or red",
     "a red circle and a square": questions.ANY,
