@@ -2,15 +2,17 @@
 
   python speed/loss.py
   python speed/loss.py --devices 8 --batches 1024 4096 32768
-  python speed/loss.py --precision TF32_TF32_F32_X3         # of tiles, on a GPU that has it
+  python speed/loss.py --precisions highest TF32_TF32_F32_X3   # of tiles, on a GPU that has it
 
 Each loss is compiled dense, chunked (--chunk images at a time) and as a ring (with several
 simulated CPU devices), and timed in interleaved rounds. Prints milliseconds, their ratio to dense
-by round, and XLA's planned temporaries per device. Cases above --gib of planned memory on all
+by round, XLA's planned temporaries per device, and of `infonce` up to 4,096 pairs the error of the
+gradient against float64, relative to its largest number. Cases above --gib of planned memory on all
 devices together, or above --tflop, are compiled but not run. One hard negative and one hard
-positive per example; embeddings have width 512 and are sharded over all devices.
+positive per example; embeddings are sharded over all devices.
 """
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
 from speed import harness
-from speed.harness import GIB
 from vlc_jax import types
 from vlc_jax.devices import sharding
 from vlc_jax.losses import LOSSES, tiles, total
 
-EMBED = 512
+SCALE = 100.0  # of scores: CLIP's largest
 TEXTS = ("negative", "positive")
 # losses that read no embeddings, or a head's further outputs; speed/heads.py has the first
 OF_HEADS = ("caption", "itm", "self_distill", "masked_patches")
@@ -42,40 +44,51 @@ def main(
     rounds: int = 5,
     gib: float = 8.0,
     tflop: float = 0.5,
-    precision: str = "highest",
+    width: int = 512,
+    precisions: tuple = ("highest",),
 ) -> None:
-    tiles.PRECISION = getattr(jax.lax.DotAlgorithmPreset, precision, precision)
     # before the first use of a device, which fixes their number
     jax.config.update("jax_num_cpu_devices", devices)
-    print(f"{jax.device_count()} x {jax.devices()[0].device_kind}, products {precision}")
+    print(f"{jax.device_count()} x {jax.devices()[0].device_kind}, width {width}")
     mesh = sharding.make_mesh()
     for batch in batches:
-        arrays = embeddings(mesh, batch)
+        arrays = embeddings(mesh, batch, width)
         for name in losses:
-            loss = LOSSES[name]
-            steps = {
-                each: make_step(mesh, name, each, chunk, arrays)
-                for each in loss.implementations
-                if each != "ring" or mesh.size > 1
-            }
+            loss, steps = LOSSES[name], {}
+            for precision, each in itertools.product(precisions, loss.implementations):
+                # of one precision alone: the dense one has no tiles
+                if (each == "ring" and mesh.size == 1) or (each == "dense" and "dense" in steps):
+                    continue
+                side = each if precision == precisions[0] else f"{each}, {precision}"
+                tiles.PRECISION = getattr(jax.lax.DotAlgorithmPreset, precision, precision)
+                steps[side] = make_step(mesh, name, each, chunk, arrays)
             # scores of all pairs, forward and two gradients of them
             pairs = batch * batch * (1 + len(loss.contrasts_all))
-            is_small = 6 * EMBED * pairs <= tflop * 1e12
+            is_small = 6 * width * pairs <= tflop * 1e12
+            facts = {each: of for each, (_, of) in steps.items()}
             sides = {
                 each: step
-                for each, (step, planned) in steps.items()
-                if is_small and planned * mesh.size <= gib * GIB
+                for each, (step, of) in steps.items()
+                if is_small and of["planned GiB"] * mesh.size <= gib
             }
-            facts = {each: {"planned GiB": planned / GIB} for each, (_, planned) in steps.items()}
             harness.compare(f"{name}, {batch:,}", sides, rounds, "dense", facts=facts)
 
 
-def embeddings(mesh: Any, batch: int) -> dict[str, Any]:
+def error(gradient: jax.Array, arrays: dict[str, Any]) -> float:
+    """Error of infonce's gradient of the images against float64, relative to its largest number."""
+    image, text = (np.asarray(arrays[name], np.float64) for name in ("image", "text"))
+    scores = SCALE * image @ text.T
+    mean = (special.softmax(scores, axis=0) + special.softmax(scores, axis=1)) / 2
+    exact = SCALE / len(image) * (mean - np.eye(len(image))) @ text
+    return float(np.abs(np.asarray(gradient) - exact).max() / np.abs(exact).max())
+
+
+def embeddings(mesh: Any, batch: int, width: int) -> dict[str, Any]:
     """A sharded batch: unit vectors of images and texts, and their masks."""
     rng = np.random.default_rng(0)
 
     def unit(*shape: int) -> np.ndarray:
-        x = rng.standard_normal((*shape, EMBED), np.float32)
+        x = rng.standard_normal((*shape, width), np.float32)
         return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
     arrays = {"image": unit(batch), "text": unit(batch), "mask": np.ones(batch, bool)}
@@ -87,8 +100,8 @@ def embeddings(mesh: Any, batch: int) -> dict[str, Any]:
 
 def make_step(
     mesh: Any, name: str, implementation: str, chunk: int, arrays: dict[str, Any]
-) -> tuple[harness.Side, int]:
-    """A function that times value and gradient of a loss, and the bytes of its temporaries.
+) -> tuple[harness.Side, dict[str, float]]:
+    """A function that times value and gradient of a loss; its temporaries, and its error.
 
     XLA removes scores that the loss does not read."""
     options: dict[str, Any] = {"weight": 1.0, "implementation": implementation}
@@ -121,7 +134,7 @@ def make_step(
         return total({name: options}, outputs, {"mask": batch["mask"], **masks, **tokens})[0]
 
     trained = {key: arrays[key] for key in ("image", "text", *needs)}
-    trained |= {"logit_scale": jnp.float32(14.3), "logit_bias": jnp.float32(-10.0)}
+    trained |= {"logit_scale": jnp.float32(SCALE), "logit_bias": jnp.float32(-10.0)}
     with jax.set_mesh(mesh):
         compiled = jax.jit(jax.value_and_grad(value)).lower(trained, arrays).compile()
 
@@ -130,7 +143,10 @@ def make_step(
         _, seconds = harness.timed(lambda: jax.block_until_ready(compiled(trained, arrays)))
         return {"ms": 1e3 * seconds["s"]}
 
-    return step, compiled.memory_analysis().temp_size_in_bytes
+    facts = {"planned GiB": compiled.memory_analysis().temp_size_in_bytes / harness.GIB}
+    if name == "infonce" and len(arrays["mask"]) <= 4096:
+        facts["error"] = error(compiled(trained, arrays)[1]["image"], arrays)
+    return step, facts
 
 
 if __name__ == "__main__":

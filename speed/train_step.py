@@ -18,14 +18,14 @@ from vlc_jax.setup.state import init_state
 from vlc_jax.train.compiled_step import compile_step
 
 
-def build(config: ConfigDict, model: nn.Module) -> tuple[Callable[[], None], Any, float]:
+def build(config: ConfigDict, model: nn.Module) -> tuple[Callable[[], None], Any, dict]:
     """A function that runs one step, to its end, of a run with `config` whose texts and images fit
-    `model`; the compiled step, and the seconds of its compilation."""
+    `model`; the compiled step; seconds of a large model's first state and of compilation."""
     config.text.context_length = model.text.context_length
     config.input.image_size = model.image.image_size
     run = setup.step_setup(config, model, config.steps)
-    # read, not drawn: a GPU takes minutes to compile the first parameters of a ViT-L/14
-    params = random_arrays(run.parameters.trained_shapes(), model.text)
+    params, drawn = harness.timed(run.parameters.init_large)  # as a run does
+    params = params or random_arrays(run.parameters.trained_shapes(), model.text)
     state = jax.jit(partial(init_state, run))({}, params)
     shapes = batch_shapes(config, run.mesh, run.parameters)
     batch = sharding.put_batch(run.mesh, random_arrays(shapes, model.text))
@@ -38,7 +38,7 @@ def build(config: ConfigDict, model: nn.Module) -> tuple[Callable[[], None], Any
         # dispatch is asynchronous: without it only the call would be timed
         jax.block_until_ready((state, metrics))
 
-    return step, compiled, seconds["s"]
+    return step, compiled, {"state, s": drawn["s"], "compile, s": seconds["s"]}
 
 
 def random_arrays(shapes: Any, text: nn.Module) -> Any:

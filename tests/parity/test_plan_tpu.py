@@ -27,7 +27,7 @@ arrays = {{
         ("image", (768,), jnp.float32), ("text", (768,), jnp.float32), ("mask", (), bool)
     )
 }}
-print(loss.make_step(mesh, "infonce", "ring", 0, arrays)[1])
+print(loss.make_step(mesh, "infonce", "ring", 0, arrays)[1]["planned GiB"])
 """
 
 TOWER = f"""
@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_explained_and_searched_for():
 def test_the_loss_of_a_million_pairs_takes_under_a_gibibyte(tmp_path):
     (tmp_path / "million.py").write_text(MILLION)
     done = helpers.python(tmp_path / "million.py", code=0)
-    assert int(done.stdout) < 2**30
+    assert float(done.stdout) < 1
 
 
 def test_a_scanned_tower_of_196_tokens_copies_little(tmp_path):
