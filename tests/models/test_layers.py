@@ -52,6 +52,19 @@ def test_dense_equals_linen_dense_in_value_and_gradient(x, dtype):
     assert_close(ours(jax.random.key(1), x), theirs(jax.random.key(1), x))
 
 
+@pytest.mark.parametrize("mean", [0, 4, 64])
+def test_a_norm_in_bfloat16_is_exact_at_any_mean(mean):
+    """In one pass; of a mean of 128 deviations bfloat16 keeps nothing of the deviations."""
+    rng, module = np.random.default_rng(0), layers.layer_norm(1e-6, jnp.bfloat16)
+    x = jnp.asarray(rng.normal(mean, 1, (64, 768)), jnp.bfloat16)
+    exact = np.asarray(x, np.float64)
+    exact -= exact.mean(-1, keepdims=True)
+    exact /= exact.std(-1, keepdims=True)
+    params = {"params": {"scale": jnp.ones(768), "bias": jnp.zeros(768)}}
+    result = np.asarray(jax.jit(module.apply)(params, x), np.float64)
+    np.testing.assert_allclose(result, exact, rtol=2**-8, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_dense_into_and_out_of_heads_is_dense(x, dtype):
     def of(split, params, x):
