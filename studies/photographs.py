@@ -8,13 +8,13 @@
 
 FOLDER holds flickr8k/captions.csv, a table of image names, captions and splits, and sets/, a root
 of published sets. The first command writes a vocabulary of the training captions, the captions with
-the images of others, negatives that a blind classifier does not recognize, and the benchmarks: for
-a caption of the test split with a word of SYNONYMS a negative (its foil) and a positive (its
-synonym) in the same place, swapped words, shuffled words. With them come the shares of the cases
-that the texts alone tell.
+the images of others, negatives that a blind classifier does not recognize, as many at random, and
+the benchmarks: for a caption of the test split with a word of SYNONYMS a negative (its foil) and a
+positive (its synonym) in the same place, swapped words, shuffled words. With them come the shares
+of the cases that the texts alone tell.
 
 Arguments: tables; method=clip (from nothing), clip_ft, or one of configs/records.py;
-captions=permuted (every image has the captions of another one); texts=balanced; segments (crops);
+captions=permuted (every image has the captions of another one); texts=balanced|random; segments;
 split of the evaluation.
 """
 
@@ -40,9 +40,7 @@ from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.hard_texts.positives import POSITIVES
 
-CAPTIONS, PERMUTED, BALANCED, VOCABULARY = (
-    "captions.csv", "permuted.csv", "balanced.jsonl", "tokenizer.json"
-)  # fmt: skip
+CAPTIONS, PERMUTED, VOCABULARY = "captions.csv", "permuted.csv", "tokenizer.json"
 SIZE, VARIANT, BATCH = 64, "mini/8", 128
 NEW, FINETUNED = (15, 1e-3), (5, 5e-4)  # epochs and learning rate
 PIECES, LENGTH = 4000, 32  # of the vocabulary; 99.9 % of the captions are no longer
@@ -81,7 +79,7 @@ TABLES = {  # benchmark and its table -> reader
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
         argument, tables="", method="clip", captions=arguments.OneOf("paired", "permuted"),
-        texts=arguments.OneOf("rules", "balanced"), segments="", split="test",
+        texts=arguments.OneOf("rules", "balanced", "random"), segments="", split="test",
     )  # fmt: skip
     tables, root = Path(args.tables), photographs()
     path = tables / PERMUTED if args.captions == "permuted" else root / "flickr8k" / CAPTIONS
@@ -97,8 +95,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.tokenizer_options = ConfigDict({"path": str(tables / VOCABULARY), **special})
         config.model.vocab_size = PIECES + 1
         config.optimizer.learning_rate = rate
-        if args.texts == "balanced":
-            table = {"path": str(tables / BALANCED)}
+        if args.texts != "rules":
+            table = {"path": str(tables / f"{args.texts}.jsonl")}
             count = config.input.negatives.count
             pretrained.use_texts(
                 config.input.negatives, count, "skip", {"from_table": 1.0}, from_table=table
@@ -161,10 +159,13 @@ def write(out: Path) -> None:
         table.writerows({**row, "image": str(other[row["image"]])} for row in train)
     (out / "train.txt").write_text("".join(f"{row['caption']}\n" for row in train), "utf-8")
     balance = "--kinds crepe_replace,crepe_swap --show 1 --balance 0.52 --sample 12000"
-    table = ["--table", str(out / "train.txt"), "--out", str(out / BALANCED)]
+    table = ["--table", str(out / "train.txt"), "--out", str(balanced := out / "balanced.jsonl")]
     command = [sys.executable, "-m", "vlc_jax", "hard_texts", *table, *balance.split()]
-    if not (out / BALANCED).exists():
+    if not balanced.exists():
         subprocess.run(command, check=True)
+    kinds = json.loads(Path(f"{balanced}.json").read_text())["counts"]["kinds"]
+    texts = "".join(f"{json.dumps(line)}\n" for line in at_random(train, kinds))
+    (out / "random.jsonl").write_text(texts, "utf-8")
     counts = Counter(word for row in train for word in row["caption"].lower().split())
     lines = list(cases([row for row in rows if row["split"] == "test"], counts))
     for name, reader in TABLES.items():
@@ -178,7 +179,7 @@ def write(out: Path) -> None:
             for null, credit in shares.items()
         }
         keep(out, name, metrics)
-    kinds, found = json.loads(Path(f"{out / BALANCED}.json").read_text())["counts"]["kinds"], {}
+    found = {}
     for kind, of in kinds.items():
         # texts that the filter keeps; of those outside its sample, what a blind classifier knows
         for share, right, number in (
@@ -188,6 +189,22 @@ def write(out: Path) -> None:
             shares = stats.proportion(np.arange(number) < round(right), None)
             found[f"{share}/kind={kind}"] = shares._asdict()
     keep(out, "photographs_balance", found)
+
+
+def at_random(
+    rows: list[dict[str, str]], kinds: Mapping[str, Mapping[str, int]]
+) -> Iterator[dict[str, object]]:
+    """Captions with as many negatives of each kind as the filter kept, drawn without a look."""
+    rng, makers = np.random.default_rng(0), {kind: NEGATIVES[kind]() for kind in kinds}
+    for caption in dict.fromkeys(row["caption"] for row in rows):
+        texts = [
+            text
+            for kind, of in kinds.items()
+            for text in makers[kind](caption, rng, 1)
+            if rng.random() < of["kept"] / of["pairs"]
+        ]
+        if texts:
+            yield {"caption": caption, "negatives": texts}
 
 
 def keep(out: Path, name: str, metrics: Mapping[str, object]) -> None:

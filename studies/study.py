@@ -12,9 +12,8 @@ changed in the plan. A second kind of device adds values beside those of the fir
 run with other settings, or with a base run that was replaced, raises an error. A run's output is in
 OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 
-  python studies/study.py --docs docs --merge FILE...   takes the values of other files
-  python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
-  python studies/study.py --docs docs --list            prints the runs that are to be made
+  python studies/study.py --docs docs --rebuild   writes the pages again, trains nothing
+  python studies/study.py --docs docs --list      prints the runs that are to be made
 """
 
 import argparse
@@ -246,18 +245,6 @@ def complete(
     return 1 if failed else 0
 
 
-def merge(values: Path, files: Sequence[Path]) -> None:
-    """Adds the values of other files, in place of those of the same run and device; later files
-    win."""
-    merged = read_values(values)
-    for path in files:
-        if not path.exists():
-            raise ValueError(f"there is no file {path}")
-        for name, by_device in read_values(path).items():
-            merged.setdefault(name, {}).update(by_device)
-    write_values(values, merged)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -267,7 +254,6 @@ def main() -> int:
     parser.add_argument("--parts", default=OWN, help=f"some of {PARTS}; default: {OWN}")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds per run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
-    parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
@@ -280,9 +266,7 @@ def main() -> int:
         )
     out, docs = args.out.absolute(), args.docs or args.out
     values = docs / VALUES
-    if args.merge:
-        merge(values, args.merge)
-    runs = [] if args.rebuild or args.merge else remaining(plan(args.parts, args.seeds), values)
+    runs = [] if args.rebuild else remaining(plan(args.parts, args.seeds), values)
     if args.list:
         print(*(f"{run.name} {run.config}" for run in runs), sep="\n")
         return 0

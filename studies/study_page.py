@@ -89,19 +89,12 @@ def table(
 
     rows: title, run and protocol, "" without one. name: of the first column.
     """
-    found = [column(title) for title in titles]
-    cells = [["chance", *(study_results.percent(of.chance) for of in found)]]
+    chances = [study_results.percent(column(title).chance) for title in titles]
+    cells = [["chance", *chances]]
     for title, run, protocol in rows:
         columns = [column(f"{each}{protocol and f'/{protocol}'}") for each in titles]
-        cells.append(
-            [
-                title,
-                *(
-                    study_results.cell(results.value(run, of.benchmark, of.metric))
-                    for of in columns
-                ),
-            ]
-        )
+        values = [results.value(run, of.benchmark, of.metric) for of in columns]
+        cells.append([title, *map(study_results.cell, values)])
     return markdown_table([name, *titles], cells, 1 + len(titles))
 
 

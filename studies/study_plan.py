@@ -244,19 +244,20 @@ def _left_right() -> Iterator[Run]:
     shared = {"split": "test", "count": 2000}
     pairs = {"scenes_pair_geometry": {"reader": "scenes_whatsup", "geometry": True, **shared}}
     decodings = {f"m3id_t{t}": {"decoding": "m3id", "first_step": t} for t in (1, 13)}
-    asked = {
-        f"scenes_{name}_{end}": {"reader": f"scenes_{name}", "protocol": "keywords"}
-        | shared | options
-        for name in ("attribute_swap", "relation_swap", "negation")
-        for end, options in ({"greedy": {}} | decodings).items()
-    }  # fmt: skip
-    of_pairs, of_words = "eval/all:sets=scenes_geometry", "eval/llava:sets=scenes_negation"
-    for name, config, end, sets in (
-        (base, of_pairs, "_pairs", pairs),
-        ("captioner", of_pairs, "_pairs", pairs),
-        ("llava", f"{of_words},protocols=keywords", "_m3id", asked),
-    ):
-        yield Run(f"{name}{end}", config, name, tool="evaluate", flags=(f"--config.evals={sets}",))
+
+    def asked(name: str, **options: bool) -> dict[str, dict[str, object]]:
+        reader = {"reader": f"scenes_{name}", "protocol": "keywords", **shared, **options}
+        return {f"scenes_{name}_{k}": reader | v for k, v in ({"greedy": {}} | decodings).items()}
+
+    for name in (base, "captioner"):
+        of = Run(f"{name}_pairs", "eval/all:sets=scenes_geometry", name, tool="evaluate")
+        yield of._replace(flags=(f"--config.evals={pairs}",))
+    short = asked("attribute_swap") | asked("relation_swap") | asked("negation")
+    of = Run("llava_m3id", "eval/llava:sets=scenes_negation,protocols=keywords", "llava")
+    yield of._replace(tool="evaluate", flags=(f"--config.evals={short}",))
+    kinds = "--config.input.scenes.conversations=(('describe', 0.6), ('question', 0.4))"
+    flags = (kinds, f"--config.evals={asked('attribute_swap', described=True)}")
+    yield OF_METHODS["llava"]._replace(name="llava_describes", base="llava", flags=flags)
 
 
 BINDING = {run.name: run for run in _binding()}

@@ -32,12 +32,9 @@ UNRESOLVED = 0.2  # half of an interval that says nothing
 REQUEST = "asked.json"  # settings of a run, in its folder
 # beginnings of the names of benchmarks whose groups are kept
 GROUPED = (
-    "scenes_replace",
-    "scenes_conditions",
-    "scenes_relation_swap",
-    "scenes_spatial",
-    "reporting_bias",
-)
+    "scenes_replace", "scenes_conditions", "scenes_relation_swap", "scenes_spatial",
+    "reporting_bias", "photographs_balance",
+)  # fmt: skip
 OF_GEOMETRY = ("scenes_conditions", "scenes_superposition", "scenes_pair_geometry")
 
 

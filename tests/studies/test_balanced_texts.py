@@ -88,10 +88,8 @@ def test_every_run_of_part_k_has_its_blind_control():
     for name in ("hn", "hp_hn", "negclip", "hn_balanced_52"):
         permuted = runs[f"{name}_permuted"]
         assert permuted == runs[name]._replace(name=permuted.name, flags=(study_plan.PERMUTED,))
-        control = {"negclip": "clip_ft_400"}.get(name, "clip_ft")
-        assert study_columns.control(name) == control
-        assert study_columns.control(permuted.name) == f"{control}_permuted"
-        assert f"{control}_permuted" in runs
+        control, _ = study_columns.CONTROLS[name.removesuffix("_balanced_52")]
+        assert {control, f"{control}_permuted"} <= {*runs} - {name}
 
 
 def test_a_balanced_run_reads_the_texts_of_its_seed_alone(tmp_path):

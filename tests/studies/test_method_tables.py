@@ -1,5 +1,6 @@
 """The tables of methods in README.md and docs are those of the records, and name what is there."""
 
+import importlib
 import re
 
 import pytest
@@ -42,5 +43,8 @@ def test_experiments_name_rows_and_commands_that_are_there():
     named = ",".join(re.findall(r"--rows ([\w.,]+)", EXPERIMENTS)).split(",")
     assert {*named} <= {row.run for row in papers.rows_of([*paper_rows.PAPERS])}
     assert {*re.findall(r"vlc-jax (\w+)", EXPERIMENTS)} <= {*entry.COMMANDS}
+    for name, words in re.findall(r"`configs/([\w/]+)\.py:([^`]+)`", EXPERIMENTS):
+        module = importlib.import_module(f"vlc_jax.configs.{name.replace('/', '.')}")
+        assert module.get_config(words)
     words = {*re.findall(r"[\w.]+", EXPERIMENTS)}
     assert not {row.run for row in papers.ROWS if row.model} - words

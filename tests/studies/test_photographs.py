@@ -38,6 +38,14 @@ def test_foil_and_synonyms_stand_in_the_place_of_one_word():
     assert len(found["photographs_order"]) == 30
 
 
+def test_texts_at_random_are_as_many_as_the_filter_kept():
+    rows = [{"caption": f"{CAPTION} {number}"} for number in range(400)]
+    of = {"pairs": 1000, "kept": 300}
+    lines = list(photographs.at_random(rows, {"crepe_swap": of, "crepe_replace": of}))
+    assert 120 < sum(len(line["negatives"]) for line in lines) < 360
+    assert all({*line["negatives"]}.isdisjoint({line["caption"]}) for line in lines)
+
+
 def test_foils_contradict_their_word_and_are_none_of_its_synonyms():
     for word, synonyms in photographs.SYNONYMS.items():
         assert not photographs.FOILS[word] & {word, *synonyms}
@@ -65,5 +73,5 @@ def test_methods_continue_with_half_the_rate_and_other_texts(monkeypatch, tmp_pa
     later = photographs.get_config("tables=t,method=hn,captions=permuted,texts=balanced")
     assert first.optimizer.learning_rate == 2 * later.optimizer.learning_rate
     assert later.input.source_options.path == f"t/{photographs.PERMUTED}"
-    assert later.input.negatives.options.from_table.path == f"t/{photographs.BALANCED}"
+    assert later.input.negatives.options.from_table.path == "t/balanced.jsonl"
     assert {*first.evals} == {*later.evals} > {*photographs.TABLES}

@@ -334,20 +334,6 @@ def test_a_run_is_made_again_if_its_config_or_base_changed(tmp_path):
     assert left(**{"clip-0": {"device": "H100"}}) == names
 
 
-def test_files_of_values_are_merged_and_the_last_one_wins(tmp_path):
-    files = [tmp_path / f"{n}.parquet" for n in range(3)]
-    for n, runs in enumerate((("a-0", "b-0"), ("b-0", "c-0"), ("c-0",))):
-        values = {run: {"CPU": of_swap(n / 10, device="CPU")} for run in runs}
-        study_results.write_values(files[n], values)
-    study_results.write_values(files[1], study_results.read_values(files[1]))
-    study.merge(files[0], files[1:])
-    merged = study_results.read_values(files[0])
-    values = {run: by["CPU"].metrics[SWAP[0]][SWAP[1]].value for run, by in merged.items()}
-    assert values == {"a-0": 0.0, "b-0": 0.1, "c-0": 0.2}
-    with pytest.raises(ValueError, match=r"no file .*absent\.parquet"):
-        study.merge(files[0], [tmp_path / "absent.parquet"])
-
-
 @pytest.mark.slow
 def test_heads_train_on_what_other_runs_store(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", forks.stand_in(helpers.environment()))
