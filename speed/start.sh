@@ -70,6 +70,7 @@ for round in $(seq 0 "$ROUNDS"); do
 $torch_scores"
   row "here: imports" "$PYTHON" -c "import vlc_jax; vlc_jax.load"
   row "here: weights" "$PYTHON" -c "import vlc_jax; $load"
+  row "here: first text embedded" "$PYTHON" -c "import vlc_jax; $load.embed_texts(['a dog'])"
   row "here: scores (vlc-jax score)" "${score[@]}"
   row "here: scores, compiled before" "${score[@]}"
   if [[ $CAPTIONS ]]; then
@@ -79,6 +80,7 @@ $torch_scores"
       "$PYTHON" -c "import vlc_jax; $full; $texts; $load.embed_texts(texts)"
   fi
   row "vlc-jax --list" "$PYTHON" -m vlc_jax --list
+  row "imports of a run" "$PYTHON" -c "import vlc_jax.main"
   for name in "one step of configs/records.py" "the same, compiled before"; do
     row "$name" "$PYTHON" -m vlc_jax --workdir "$folder/${name%% *}_$round" \
       --config "records:path=$folder/captions.jsonl,holdout=0,steps=1"

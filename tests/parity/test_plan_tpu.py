@@ -30,30 +30,22 @@ arrays = {{
 print(loss.make_step(mesh, "infonce", "ring", 0, arrays)[1]["planned GiB"])
 """
 
-TOWER = f"""
+STEP = f"""
 import sys; sys.path.insert(0, {str(helpers.ROOT)!r})
-import jax, jax.numpy as jnp
-from vlc_jax import models
-from vlc_jax.devices import runtime
+import jax
+from vlc_jax import main
 
-options = {{"width": 512, "depth": 4, "heads": 8, "pooling": "mean"}}
-saving = {{"dtype": "bfloat16", "remat": "block", "scan_layers": True}}
-tower = models.build("clip", "B/16", image=options, **saving).image
-where = jax.sharding.SingleDeviceSharding(runtime.topology_devices("v5e:2x2")[0])
+compile = jax.stages.Lowered.compile
 
-def there(x):
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
+def quickly(self, compiler_options=None, **options):
+    effort = {{"exec_time_optimization_effort": -1.0}}  # layouts are tested, not schedules
+    program = compile(self, compiler_options=effort, **options)
+    sizes, cost = program.memory_analysis(), program.cost_analysis()
+    print("found", sizes.temp_size_in_bytes / 2**30, cost["bytes accessed"] / 1e9)
+    return program
 
-@jax.jit
-@jax.grad
-def gradient(params, image):
-    return tower.apply(params, image).pooled.mean()
-
-image = there(jax.ShapeDtypeStruct((16, 224, 224, 3), jnp.float32))
-params = jax.tree.map(there, jax.eval_shape(tower.init, jax.random.key(0), image))
-effort = {{"exec_time_optimization_effort": -1.0}}  # layouts are tested, not schedules
-program = gradient.lower(params, image).compile(compiler_options=effort)
-print(program.memory_analysis().temp_size_in_bytes, program.cost_analysis()["bytes accessed"])
+jax.stages.Lowered.compile = quickly
+main.cli()
 """
 
 
@@ -115,13 +107,21 @@ def test_the_loss_of_a_million_pairs_takes_under_a_gibibyte(tmp_path):
     assert float(done.stdout) < 1
 
 
-def test_a_scanned_tower_of_196_tokens_copies_little(tmp_path):
-    """137 MB and 1.06 GB, and 3 %; kernels stacked in float32: 228 MB, float32 logits: 1.16 GB."""
-    (tmp_path / "tower.py").write_text(TOWER)
-    done = helpers.python(tmp_path / "tower.py", code=0)
-    temporaries, accessed = map(float, done.stdout.split())
-    assert temporaries < 141.5e6
-    assert accessed < 1.0868e9
+def test_a_step_of_siglip_copies_little(tmp_path):
+    """3.11 GiB of temporaries and 18.9 GB, and 3 %; before kernels were stacked and softmax kept in
+    16 bits 4.38 and 43.3; of big_vision 2.95 and 20.8."""
+    (tmp_path / "step.py").write_text(STEP)
+    done = helpers.python(
+        *(tmp_path / "step.py", "--mode", "plan", "--plan_topology=v5e:4x4"),
+        *("--config", "configs/pretrain/siglip_b16.py", "--config.batch_size=2048"),
+        *("--config.model.remat=block", "--config.model.scan_layers=True"),
+        "--config.text.context_length=16",
+        code=0,
+    )
+    (found,) = [line for line in done.stdout.splitlines() if line.startswith("found")]
+    temporaries, accessed = map(float, found.split()[1:])
+    assert temporaries < 3.21
+    assert accessed < 19.5
 
 
 def test_a_slice_that_there_is_not_is_one_line():
