@@ -4,6 +4,7 @@ Imports neither JAX nor torch, since the interpreters of both read it.
 """
 
 import argparse
+import functools
 import importlib.metadata
 import inspect
 import json
@@ -103,11 +104,17 @@ class Worker:
             env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
             text=True,
         )
-        self.facts = self._read()
-        print(f"{name}: {self.facts['versions']}", flush=True)
+
+    @functools.cached_property
+    def facts(self) -> dict:
+        """What the process printed when it was ready: several may start at once."""
+        facts = self._read()
+        print(f"{self.name}: {facts['versions']}", flush=True)
+        return facts
 
     def ask(self, question: str) -> dict:
-        """The answer to one line on the worker's stdin."""
+        """The answer to one line on the worker's stdin, after its facts."""
+        _ = self.facts  # their line comes first
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
         return self._read()

@@ -8,7 +8,7 @@ Each loss is compiled dense, chunked (--chunk images at a time) and as a ring (w
 simulated CPU devices), and timed in interleaved rounds. Prints milliseconds, their ratio to dense
 by round, XLA's planned temporaries per device, and of `infonce` up to 4,096 pairs the error of the
 gradient against float64, relative to its largest number. Cases above --gib of planned memory on all
-devices together, or above --tflop, are compiled but not run. One hard negative and one hard
+devices together, or above --tflop, are compiled but not timed. One hard negative and one hard
 positive per example; embeddings are sharded over all devices.
 """
 
@@ -115,12 +115,12 @@ def make_step(
         more: dict[str, Any] = {}
         for kind, vectors in hard.items():
             more[f"{kind}_text"] = types.TextFeatures(vectors)
-            more[f"{kind}_scores"] = jnp.einsum("ie,tke->itk", image, vectors)
+            more[f"{kind}_scores"] = jnp.einsum("ie,tke->itk", image, vectors, precision="highest")
             more[f"own_{kind}_scores"] = jnp.einsum("ie,ike->ik", image, vectors)
         outputs = types.Outputs(
             image=types.ImageFeatures(image),
             text=types.TextFeatures(text),
-            scores=image @ text.T,
+            scores=jnp.dot(image, text.T, precision="highest"),  # as the heads
             logit_scale=trained["logit_scale"],
             logit_bias=trained["logit_bias"],
             own_scores=(image * text).sum(-1),

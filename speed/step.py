@@ -22,6 +22,7 @@ GELU in place of QuickGELU on all sides. --torch-python is an interpreter with t
 such as .venv-parity/bin/python after `make parity`.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -65,17 +66,17 @@ def main(
         )
         for texts in (CLIP, *hard)
     }  # fmt: skip
-    clip = workers[CLIP].facts
+    for name in () if no_torch else ("torch", *["torch, compiled"] * torch_compile):
+        case["is_compiled"] = name != "torch"
+        workers[name] = harness.Worker(name, torch_python, "step.py", side="torch", **case)
+    clip = workers[CLIP].facts  # after all have started: they compile at the same time
     print(
         f"{clip['device']}, {model}, batch {batch}, {clip['context']} text tokens, "
         f"{clip['dtype']}, attention: {clip['attention']}",
         flush=True,
     )
-    for name in () if no_torch else ("torch", *["torch, compiled"] * torch_compile):
-        case["is_compiled"] = name != "torch"
-        workers[name] = harness.Worker(
-            name, torch_python, "step.py", side="torch", platform=clip["platform"], **case
-        )
+    if len(platforms := {worker.facts["platform"] for worker in workers.values()}) > 1:
+        sys.exit(f"JAX and torch compute on different devices: {platforms}; set JAX_PLATFORMS")
 
     def step(worker: harness.Worker) -> dict[str, float]:
         if worker.name == CLIP:
@@ -155,10 +156,8 @@ def build_jax(
     return facts, step, lambda: runtime.peak_flops()[0] * jax.device_count(), memory
 
 
-def build_torch(
-    model: str, batch: int, context: int, gelu: bool, platform: str, is_compiled: bool
-) -> Built:
-    """open_clip on JAX's platform."""
+def build_torch(model: str, batch: int, context: int, gelu: bool, is_compiled: bool) -> Built:
+    """open_clip, on a GPU if there is one and JAX may use it."""
     from vlc_jax.tools.load_exported import without_torchvision
 
     # before open_clip, which imports torchvision if it can
@@ -167,7 +166,7 @@ def build_torch(
     import torch
 
     torch.manual_seed(0)
-    is_gpu = platform == "gpu"
+    is_gpu = torch.cuda.is_available() and "cpu" not in os.environ.get("JAX_PLATFORMS", "")
     device = "cuda" if is_gpu else "cpu"
     if is_gpu:
         # as in open_clip's training; torch's default is slower
@@ -209,7 +208,7 @@ def build_torch(
             torch.cuda.synchronize()
 
     memory = torch.cuda.max_memory_allocated if is_gpu else harness.memory
-    return {}, step, lambda: 0.0, memory
+    return {"platform": "gpu" if is_gpu else "cpu"}, step, lambda: 0.0, memory
 
 
 if __name__ == "__main__":
