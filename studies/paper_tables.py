@@ -101,7 +101,7 @@ def _cell(value: published.Value, ours: Mapping[str, Sequence[Results]]) -> str:
     text = "?" if math.isnan(value.value) else f"{value.value:.{value.decimals}f}"
     members = _members(value)
     seeds = zip(*(ours.get(member.model, ()) for member in members), strict=False)
-    weights = [1 / len(members)] * len(members)
+    weights = [1 / len(members) for _ in members]
     estimates = [_weighted([*map(_estimate, members, each)], weights) for each in seeds]
     if not estimates or None in estimates:
         return text

@@ -14,8 +14,8 @@ positive (its synonym) in the same place, swapped words, shuffled words. With th
 of the cases that the texts alone tell.
 
 Arguments: tables; method=clip (from nothing), clip_ft, or one of configs/records.py;
-captions=permuted (every image has the captions of another one); texts=balanced|random; segments;
-split of the evaluation.
+captions=permuted (every image has the captions of another one); texts=balanced|random;
+segments=crops; split of the evaluation.
 """
 
 import argparse

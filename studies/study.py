@@ -6,11 +6,11 @@ trains CLIP on the embedded scenes and finetunes it with every method, with thre
 evaluates all runs on the test split, and writes OUT/results.md and the figures in OUT/images, or
 docs/ with `--docs docs`. `--parts d` runs one part; l and q need a package (PACKAGES). Runs that
 are DONE, or whose values are in results.parquet beside results.md, are skipped, unless another run
-starts from them: the same command resumes a study, which can be done in pieces, over days, and on
-several machines. A run is made again if its config, or that of a run that it starts from, has
-changed in the plan. A second kind of device adds values beside those of the first. A folder of a
-run with other settings, or with a base run that was replaced, raises an error. A run's output is in
-OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+starts from them: the same command resumes a study, which can be done in pieces. A run is made again
+if its config, or that of a run that it starts from, has changed in the plan. A second kind of
+device adds values beside those of the first. A folder of a run with other settings, or with a base
+run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its command in
+OUT/NAME/env.json.
 
   python studies/study.py --docs docs --rebuild   writes the pages again, trains nothing
   python studies/study.py --docs docs --list      prints the runs that are to be made

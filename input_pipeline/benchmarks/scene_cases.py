@@ -91,7 +91,8 @@ def attributes(scene: Scene, stream: Stream) -> Question | None:
 def attribute_swap(scene: Scene, stream: Stream, described: bool = False) -> Question | None:
     """Choice: a list caption against the caption with swapped colours (as ARO's VG-Attribution).
 
-    described: `meta["short"]` asks for a description, which is to say "red circle".
+    described: `meta["short"]` asks for a description; its answers are the colour and shape of the
+    first object, "red circle".
     """
     caption = _list(scene, stream)
     wrong = contrast.swap(caption, scene, "colour")

@@ -31,7 +31,8 @@ def lines(monkeypatch):
 def count(lines, counts):
     """Counts of a set: seconds since its start, kind and number of items."""
     line, clock, shown = lines
-    for clock[0], kind, number in counts:
+    for seconds, kind, number in counts:
+        clock[0] = seconds
         line.count(kind, number)
     return shown
 

@@ -100,11 +100,11 @@ def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
     scanned = pair(**KINDS[kind], remat=remat)[1]
     params, batch, (other, theirs) = unrolled(kind)
     one, ours = value_and_gradient(scanned, params, batch)
-    error = 1e-2 if kind == "bfloat16" else 1e-5
+    # of bfloat16 relative to the largest number of each leaf: some leaves are small
+    error, least = (5e-2, 0.0) if kind == "bfloat16" else (2e-5, 1.0)
     np.testing.assert_allclose(one, other, rtol=error)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        largest = max(1.0, float(np.abs(np.asarray(b)).max()))
-        np.testing.assert_allclose(a, b, atol=2 * error * largest)
+        np.testing.assert_allclose(a, b, atol=error * max(least, float(jnp.abs(b).max())))
 
 
 @pytest.mark.slow

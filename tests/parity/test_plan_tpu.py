@@ -111,13 +111,11 @@ def test_a_step_of_siglip_copies_little(tmp_path):
     """3.11 GiB of temporaries and 18.9 GB, and 3 %; before kernels were stacked and softmax kept in
     16 bits 4.38 and 43.3; of big_vision 2.95 and 20.8."""
     (tmp_path / "step.py").write_text(STEP)
-    done = helpers.python(
-        *(tmp_path / "step.py", "--mode", "plan", "--plan_topology=v5e:4x4"),
-        *("--config", "configs/pretrain/siglip_b16.py", "--config.batch_size=2048"),
-        *("--config.model.remat=block", "--config.model.scan_layers=True"),
-        "--config.text.context_length=16",
-        code=0,
+    flags = (
+        "--plan_topology=v5e:4x4 --config configs/pretrain/siglip_b16.py --config.batch_size=2048 "
+        "--config.model.remat=block --config.model.scan_layers=True --config.text.context_length=16"
     )
+    done = helpers.python(tmp_path / "step.py", "--mode", "plan", *flags.split(), code=0)
     (found,) = [line for line in done.stdout.splitlines() if line.startswith("found")]
     temporaries, accessed = map(float, found.split()[1:])
     assert temporaries < 3.21
