@@ -43,7 +43,7 @@ step() { # name, seconds, model, batch, further arguments
   [[ $SMALL ]] && model=S/16 batch=4
   part "$name" "$limit" step.py --model "$model" --batch "$batch" --rounds "${SMALL:-10}" "$@"
 }
-# A side compiles for 45 s there; all sides of a part start at once.
+# A side compiles for 45 s on an H200; all sides of a part start at once.
 step step_b32 130 B/32 1024 "${beside[@]}"
 step step_b16 130 B/16 512 "${beside[@]}"
 step step_l14 140 L/14 192 "${beside[@]}"

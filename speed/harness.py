@@ -107,14 +107,14 @@ class Worker:
 
     @functools.cached_property
     def facts(self) -> dict:
-        """What the process printed when it was ready: several may start at once."""
+        """Facts of the side, read when they are asked for: several processes start at once."""
         facts = self._read()
         print(f"{self.name}: {facts['versions']}", flush=True)
         return facts
 
     def ask(self, question: str) -> dict:
         """The answer to one line on the worker's stdin, after its facts."""
-        _ = self.facts  # their line comes first
+        _ = self.facts  # their line comes before the answers
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
         return self._read()

@@ -65,11 +65,11 @@ def main(
             # scores of all pairs, forward and two gradients of them
             pairs = batch * batch * (1 + len(loss.contrasts_all))
             is_small = 6 * width * pairs <= tflop * 1e12
-            facts = {each: of for each, (_, of) in steps.items()}
+            facts = {side: planned for side, (_, planned) in steps.items()}
             sides = {
-                each: step
-                for each, (step, of) in steps.items()
-                if is_small and of["planned GiB"] * mesh.size <= gib
+                side: step
+                for side, (step, planned) in steps.items()
+                if is_small and planned["planned GiB"] * mesh.size <= gib
             }
             harness.compare(f"{name}, {batch:,}", sides, rounds, "dense", facts=facts)
 

@@ -193,8 +193,8 @@ def build_torch(model: str, batch: int, context: int, gelu: bool, is_compiled: b
         with torch.autocast(device, torch.bfloat16, enabled=is_gpu):
             return loss(*net(image, text))
 
-    maybe = torch.compile if is_compiled else lambda function: function
-    value, update = maybe(forward), maybe(optimizer.step)
+    compiled = torch.compile if is_compiled else lambda function: function
+    value, update = compiled(forward), compiled(optimizer.step)
 
     def step() -> None:
         optimizer.zero_grad()

@@ -13,9 +13,8 @@ the benchmarks: for a caption of the test split with a word of SYNONYMS a negati
 positive (its synonym) in the same place, swapped words, shuffled words. With them come the shares
 of the cases that the texts alone tell.
 
-Arguments: tables; method=clip (from nothing), clip_ft, or one of configs/records.py;
-captions=permuted (every image has the captions of another one); texts=balanced|random;
-segments=crops; split of the evaluation.
+Arguments: tables; method=clip (from nothing), clip_ft, or one of configs/records.py; captions=
+permuted (every image has those of another one); texts=balanced|random; segments=crops; split.
 """
 
 import argparse

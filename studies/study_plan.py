@@ -245,18 +245,18 @@ def _left_right() -> Iterator[Run]:
     pairs = {"scenes_pair_geometry": {"reader": "scenes_whatsup", "geometry": True, **shared}}
     decodings = {f"m3id_t{t}": {"decoding": "m3id", "first_step": t} for t in (1, 13)}
 
-    def asked(name: str, **options: bool) -> dict[str, dict[str, object]]:
+    def keywords(name: str, **options: bool) -> dict[str, dict[str, object]]:
         reader = {"reader": f"scenes_{name}", "protocol": "keywords", **shared, **options}
         return {f"scenes_{name}_{k}": reader | v for k, v in ({"greedy": {}} | decodings).items()}
 
     for name in (base, "captioner"):
-        of = Run(f"{name}_pairs", "eval/all:sets=scenes_geometry", name, tool="evaluate")
-        yield of._replace(flags=(f"--config.evals={pairs}",))
-    short = asked("attribute_swap") | asked("relation_swap") | asked("negation")
-    of = Run("llava_m3id", "eval/llava:sets=scenes_negation,protocols=keywords", "llava")
-    yield of._replace(tool="evaluate", flags=(f"--config.evals={short}",))
+        run = Run(f"{name}_pairs", "eval/all:sets=scenes_geometry", name, tool="evaluate")
+        yield run._replace(flags=(f"--config.evals={pairs}",))
+    short = keywords("attribute_swap") | keywords("relation_swap") | keywords("negation")
+    run = Run("llava_m3id", "eval/llava:sets=scenes_negation,protocols=keywords", "llava")
+    yield run._replace(tool="evaluate", flags=(f"--config.evals={short}",))
     kinds = "--config.input.scenes.conversations=(('describe', 0.6), ('question', 0.4))"
-    flags = (kinds, f"--config.evals={asked('attribute_swap', described=True)}")
+    flags = (kinds, f"--config.evals={keywords('attribute_swap', described=True)}")
     yield OF_METHODS["llava"]._replace(name="llava_describes", base="llava", flags=flags)
 
 
@@ -323,7 +323,8 @@ def _wanted() -> dict[str, Sequence[str]]:
     stored = [name for key in HEADS for name in scenes[key]]
     stored += ["pacl_plain", "sparc_plain", "labclip_plain", "text_vectors"]
     elsewhere = (*BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
-    others = [name for key in scenes if key not in elsewhere for name in scenes[key]]
+    others = ["clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip"]
+    others += [name for key in scenes if key not in elsewhere for name in scenes[key]]
     balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
     trained = [name for name in study_columns.OF_TABLE if OF_METHODS[name].tool == "train"]
     blind = ["clip_ft", "siglip_ft", *trained, *balanced]
@@ -334,9 +335,9 @@ def _wanted() -> dict[str, Sequence[str]]:
         "d": [*stored, *_ends(["dcsm", "pacl", "text_vectors"], "_relations")],
         "e": _ends(["hn", "hp_hn_w0", "hp_hn"], "_synonyms"),
         "f": [
-            *("clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip", *others),
+            *(*others, *balanced),
             *(name for name, (method, _) in TEXTS.items() if method != "hn"),
-            *(*balanced, *_ends(["ce_clip", "degla", "fsc_clip_local"], "_random")),
+            *_ends(["ce_clip", "degla", "fsc_clip_local"], "_random"),
             *_ends([name for name in blind if name not in (*BLIND[1:], *AT_CHANCE)], "_permuted"),
         ],
         "g": ("clip_geometry", "relations_geometry"),

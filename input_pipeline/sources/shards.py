@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +245,12 @@ class ShardsSource:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __iter__(self) -> Iterator[Record]:
+        # `len`, not the last index: entries of features behind it are those of `find` alone
+        return (self[index] for index in range(len(self)))
+
     def __getitem__(self, index: int) -> Record:
-        if not 0 <= index < len(self._entries):  # ends `for record in source`
+        if not 0 <= index < len(self._entries):
             raise IndexError(f"{self._folder} has {len(self._entries)} records; got index {index}")
         try:
             entry = self._entries[index]

@@ -112,9 +112,8 @@ def residual_bytes(planned: Planned) -> int:
     state, frozen = shapes(setup)
     jaxpr = jax.make_jaxpr(pull_back)(state.params, frozen, batch).jaxpr
     residuals = {var for var in jaxpr.outvars if isinstance(var, core.Var)} - {*jaxpr.invars}
-    avals = (var.aval for var in residuals if hasattr(var.aval.dtype, "itemsize"))
-    on_device = (each for each in avals if "host" not in str(each.memory_space).lower())
-    return sum(each.size * each.dtype.itemsize for each in on_device)
+    avals = (var.aval for var in residuals if _is_on_device(var.aval))
+    return sum(aval.size * aval.dtype.itemsize for aval in avals)
 
 
 def score_bytes(planned: Planned) -> int:
@@ -132,6 +131,10 @@ def score_bytes(planned: Planned) -> int:
         }[options.get("implementation", "dense")]
         sizes.append(4 * math.prod(shape) * texts)
     return max(sizes)
+
+
+def _is_on_device(aval: Any) -> bool:
+    return hasattr(aval.dtype, "itemsize") and "host" not in str(aval.memory_space).lower()
 
 
 def _jaxpr(planned: Planned) -> core.ClosedJaxpr:

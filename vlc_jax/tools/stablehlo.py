@@ -77,11 +77,7 @@ def write(
         file.write_bytes(exported.serialize())
         sides = {"input": exported.in_avals[0], "output": exported.out_avals[0]}
         shapes = {
-            # the symbolic dimension is "rows"
-            side: {
-                "dtype": str(x.dtype),
-                "shape": [n if isinstance(n, int) else str(n) for n in x.shape],
-            }
+            side: {"dtype": str(x.dtype), "shape": [*map(_size, x.shape)]}
             for side, x in sides.items()
         }
         files[name] = {"file": file.name, **shapes}
@@ -158,3 +154,8 @@ def _tokenizer(setup: Setup, options: Mapping[str, Any]) -> dict[str, Any]:
         "pad_id": tokenizer.pad_id,
         "row": "start (if there is one), tokens cut to the context length, end, padding",
     }
+
+
+def _size(dimension: Any) -> int | str:
+    """A dimension; "rows" for the symbolic one."""
+    return dimension if isinstance(dimension, int) else str(dimension)

@@ -12,9 +12,9 @@ _TIMM_TANH = re.compile(
     "vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip|vit_large_patch16_siglip_512"
 )
 _SWITCHES = (
-    *("qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc"),
-    *("attentional_pool", "no_ln_pre", "final_ln_after_pool", "embed_cls"),
-)
+    "qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc",
+    "attentional_pool", "no_ln_pre", "final_ln_after_pool", "embed_cls",
+)  # fmt: skip
 # Switches of open_clip's transformer blocks, and those of one tower or the other.
 _BLOCKS = {"ls_init_value": (), "block_type": ("default",), **dict.fromkeys(_SWITCHES, (False,))}
 _ACTIVATION = Section(

@@ -92,7 +92,7 @@ def test_a_folder_of_features_finds_its_hard_images(folder):
     source = FeaturesSource("train", path=folder)
     assert len(source) == 3
     assert source.facts == {"weights": "abc"}
-    assert [source[i].id for i in range(3)] == ["r0", "r1", "r2"]
+    assert [record.id for record in source] == ["r0", "r1", "r2"]  # no hard image
     hard = stored_features.unpack(source.find("r3").image)
     np.testing.assert_allclose(hard.image["pooled"], arrays(3, 1)[0]["pooled"], rtol=1e-6)
 
