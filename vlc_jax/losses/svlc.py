@@ -117,7 +117,7 @@ def paraphrase(
         is_other = mask & ~jnp.eye(len(mask), dtype=bool)[:, :, None]
         hinges = jnp.where(is_other, jax.nn.relu(margin + gaps), 0.0)
         return _mean(hinges.sum(axis=0), mask)
-    return _mean(_one_direction(*_transposed(text_scores, logit_scale, mask)), mask)
+    return _mean(_one_direction(text_scores, logit_scale, mask, axis=0), mask)
 
 
 def mil(
@@ -245,21 +245,20 @@ def clic_distance(
 
 def _both_directions(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:
     """The mean of `_one_direction` of the scores and of the transposed scores."""
-    turned = _one_direction(*_transposed(scores, logit_scale, mask))
-    return (_one_direction(scores, logit_scale, mask) + turned) / 2
+    rows, columns = (_one_direction(scores, logit_scale, mask, axis) for axis in (1, 0))
+    return (rows + columns) / 2
 
 
-def _transposed(
-    scores: jax.Array, logit_scale: Scalar, mask: jax.Array
-) -> tuple[jax.Array, Scalar, jax.Array]:
-    return jnp.swapaxes(scores, 0, 1), logit_scale, jnp.swapaxes(mask, 0, 1)
+def _one_direction(
+    scores: jax.Array, logit_scale: Scalar, mask: jax.Array, axis: int = 1
+) -> jax.Array:
+    """logsumexp_j(s_ijk) - s_iik for each i and k; any finite number where s_iik is masked.
 
-
-def _one_direction(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:
-    """logsumexp_j(s_ijk) - s_iik for each i and k; any finite number where s_iik is masked."""
+    axis: that of j; 0: of the transposed scores.
+    """
     logits = logit_scale * scores.astype(jnp.float32)
-    rows = jax.nn.logsumexp(jnp.where(mask, logits, MASKED_LOGIT), axis=1)
-    return rows - _diagonal(logits)
+    sums = jax.nn.logsumexp(jnp.where(mask, logits, MASKED_LOGIT), axis=axis)
+    return sums - _diagonal(logits)
 
 
 def _diagonal(x: jax.Array) -> jax.Array:
