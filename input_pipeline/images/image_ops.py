@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlc_jax.input_pipeline.images.packed_images import read_packed
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import (
     Crop,
     DataError,
@@ -153,7 +153,8 @@ def _stored(
     name = _name(image)
     data = image
     if isinstance(image, Path | PackedImage):
-        data = read_packed(image) if isinstance(image, PackedImage) else read_bytes(image)
+        is_packed = isinstance(image, PackedImage)
+        data = parquet_file.image_bytes(image) if is_packed else read_bytes(image)
     if not data:
         raise DataError(f"{name} is empty")
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import DataError, ReadableFile
+from vlc_jax.input_pipeline.record import DataError, PackedImage, ReadableFile
 
 # bytes of the texts of a file or row group; the largest published have some megabytes
 MAX_BYTES = 2**30
@@ -78,15 +78,26 @@ def row(file: ReadableFile, columns: tuple[str, ...], number: int) -> dict[str, 
             raise DataError(f"row {number} of {file}: {_line(error)}") from error
 
 
-def cell(file: ReadableFile, column: str, number: int) -> Any:
-    """One cell of a column of images, whose groups are large: a few of them are kept."""
+def image_bytes(image: PackedImage) -> bytes:
+    """Encoded bytes of an image, as Hugging Face packs data sets. Raises DataError if the cell has
+    none. Groups of a column of images are large: a few of them are kept."""
     with _reading:
-        group, in_group = _locate(file, number)
-        cells = _images(file, column, group)
+        group, in_group = _locate(image.file, image.row)
+        cells = _images(image.file, image.column, group)
     try:
-        return cells[in_group].as_py()
+        value = cells[in_group].as_py()
     except (IndexError, ValueError) as error:
-        raise DataError(f"row {number} of {file}: {_line(error)}") from error
+        raise DataError(f"row {image.row} of {image.file}: {_line(error)}") from error
+    if image.item is not None:
+        is_there = isinstance(value, list) and image.item < len(value)
+        value = value[image.item] if is_there else None
+    data = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(data, bytes):
+        raise DataError(
+            f"row {image.row} of {image.file} has no image bytes in column {image.column!r}; "
+            f"got {value!r:.80}"
+        )
+    return data
 
 
 def read_rows(file: ReadableFile, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:

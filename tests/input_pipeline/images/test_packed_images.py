@@ -7,7 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from vlc_jax.input_pipeline.images import packed_images, parquet_file
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 
 
@@ -28,7 +28,7 @@ def test_threads_read_a_file_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_file, "_images", watched)
     with ThreadPoolExecutor(8) as pool:
         packed = [PackedImage(path, row, "image") for row in range(40)]
-        assert list(pool.map(packed_images.read_packed, packed)) == images
+        assert list(pool.map(parquet_file.image_bytes, packed)) == images
     assert max(most) == 1
 
 
@@ -47,4 +47,4 @@ def test_a_cell_of_another_type_or_a_missing_row_is_a_bad_record(tmp_path):
     for image in (("a", None), ("a", 0), ("b", None), ("b", 0), ("c", None)):
         for row in (0, 1, 2):
             with pytest.raises(DataError, match=r"a\.parquet"):
-                packed_images.read_packed(PackedImage(path, row, *image))
+                parquet_file.image_bytes(PackedImage(path, row, *image))
