@@ -9,13 +9,13 @@ in "negative_kinds" or "positive_kinds". `from_table:KIND` reads the texts of th
 import collections
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import edit
+from vlc_jax.input_pipeline.hard_texts.generator import SceneGraph
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 
@@ -61,17 +61,13 @@ class FromTable:
         self._texts.default_factory = None  # pickled to workers, and read only
 
     def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
+        self, caption: str, rng: np.random.Generator, count: int, scene: SceneGraph | None = None
     ) -> Sequence[str]:
         key = (caption.strip(), "" if scene is None else key_of(scene))
         return edit.choose(rng, edit.distinct(self._texts.get(key, ()), caption), count)
 
 
-def key_of(scene: Mapping[str, Any]) -> str:
+def key_of(scene: SceneGraph) -> str:
     """The column "scene" of a scene graph (`record.meta["scene"]`)."""
     text = json.dumps(scene, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

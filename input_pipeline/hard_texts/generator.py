@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+SceneGraph = Mapping[str, Any]  # of an embedded scene: record.meta["scene"]
+
 
 class Token(NamedTuple):
     """A word or a sign of a caption: caption[start:stop]."""
@@ -50,15 +52,11 @@ class Generator(Protocol):
     version: str
 
     def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
+        self, caption: str, rng: np.random.Generator, count: int, scene: SceneGraph | None = None
     ) -> Sequence[str]:
         """At most `count` different texts, the best ones; none if no rule applies.
 
-        scene: the scene graph of an embedded scene (`record.meta["scene"]`); else None.
+        scene: None for a caption of no embedded scene.
         """
         ...
 
@@ -69,11 +67,7 @@ class CaptionGenerator:
     name: str
 
     def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
+        self, caption: str, rng: np.random.Generator, count: int, scene: SceneGraph | None = None
     ) -> Sequence[str]:
         return self.texts(caption, rng, count)
 

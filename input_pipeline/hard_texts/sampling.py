@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline import batch, lookup
-from vlc_jax.input_pipeline.hard_texts.generator import Generator
+from vlc_jax.input_pipeline.hard_texts.generator import Generator, SceneGraph
 from vlc_jax.input_pipeline.record import Caption, DataError
 
 FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
@@ -150,7 +150,7 @@ def several_texts(
     caption: Caption,
     rng: np.random.Generator,
     count: int,
-    scene: Mapping[str, Any] | None = None,
+    scene: SceneGraph | None = None,
 ) -> list[str]:
     """At most `count` different texts of a caption, each with draws of its own."""
     text = text_of(caption)
@@ -270,7 +270,7 @@ def draw(
     stored: Sequence[str],
     stored_kinds: Sequence[str],
     rng: np.random.Generator,
-    scene: Mapping[str, Any] | None,
+    scene: SceneGraph | None,
     others: Sequence[Caption] = (),
 ) -> list[str]:
     """At most `texts.count` distinct texts; only the caption itself ("self") may repeat. With
@@ -322,7 +322,7 @@ def _pool(
     stored: Sequence[str],
     stored_kinds: Sequence[str],
     rng: np.random.Generator,
-    scene: Mapping[str, Any] | None,
+    scene: SceneGraph | None,
 ) -> list[str]:
     """The texts of one generator for the caption, in random order, the next one last."""
     if name in OF_RECORD:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.hard_texts.generator import Generator
+from vlc_jax.input_pipeline.hard_texts.generator import Generator, SceneGraph
 from vlc_jax.input_pipeline.scenes import contrast, grammar
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.grammar import Caption
@@ -46,11 +46,7 @@ class _Contrast(abc.ABC):
         self.version = f"{VERSION}-{self._world.id}"
 
     def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
+        self, caption: str, rng: np.random.Generator, count: int, scene: SceneGraph | None = None
     ) -> list[str]:
         """At most `count` different texts, in random order."""
         if scene is None:
