@@ -1,5 +1,6 @@
 """Comparison of several runs: the same metrics side by side, if they are comparable."""
 
+import functools
 import itertools
 import json
 import os
@@ -57,12 +58,10 @@ class Line:
         reference = self.paper_row
         if reference is None:
             return "–"
-        is_same = [row is not None and row.paper == reference.paper for row in self.rows]
-        texts = [
-            table.paper_difference(row) if same else "–"
-            for row, same in zip(self.rows, is_same, strict=True)
-        ]
-        return " / ".join(texts)
+        return " / ".join(
+            table.paper_difference(row) if row and row.paper == reference.paper else "–"
+            for row in self.rows
+        )
 
     def difference(self, index: int) -> float | None:
         """Value of a run minus the first run's; None if the two are not comparable."""
@@ -161,13 +160,8 @@ def other_cases(
     """
     differing = []
     for benchmark in dict.fromkeys(name for run_results in results for name in run_results):
-        indices = [index for index, run_results in enumerate(results) if benchmark in run_results]
-        columns = [case_fields(results[index][benchmark]) for index in indices]
-        for field, values in summary.differences(columns):
-            by_run = [""] * len(results)
-            for index, value in zip(indices, values, strict=True):
-                by_run[index] = value
-            differing.append((benchmark, field, by_run))
+        rows = summary.differences(_cases(benchmark, results))
+        differing += [(benchmark, field, values) for field, values in rows]
     return differing
 
 
@@ -199,19 +193,13 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """
     configs = [run.config for run in runs if run.config]
     pretrain = [mapping(config.get("pretrain")) for config in configs]
-    pretrain = [config for config in pretrain if config]
+    flatten = summary.flatten
     # else a run without pretraining would differ in every field of config.pretrain
-    if len(pretrain) == len(configs):
-        columns = [summary.flatten(config) for config in configs]
-    else:
-        flat = [summary.flatten(config) for config in pretrain]
+    if not all(pretrain):
+        flat = [summary.flatten(config) for config in pretrain if config]
         differing = {field for field, _ in summary.differences(flat)}
-        columns = [_without_pretrain(config, differing) for config in configs]
-    rows = []
-    for field, values in summary.differences(columns):
-        remaining = iter(values)
-        rows.append((field, [next(remaining) if run.config else "" for run in runs]))
-    return rows
+        flatten = functools.partial(_without_pretrain, fields=differing)
+    return summary.differences([flatten(run.config) if run.config else None for run in runs])
 
 
 def without_config(run_names: Sequence[str], runs: Sequence[Run]) -> list[str]:
@@ -322,13 +310,17 @@ def same_cases(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return case_fields(first) == case_fields(second)
 
 
+def _cases(
+    benchmark: str, results: Sequence[Mapping[str, dict[str, Any]]]
+) -> list[dict[str, str] | None]:
+    """`case_fields` of each run; None for a run that lacks the benchmark."""
+    return [case_fields(each[benchmark]) if benchmark in each else None for each in results]
+
+
 def _is_comparable(
     benchmark: str, results: Sequence[Mapping[str, dict[str, Any]]]
 ) -> tuple[bool, ...]:
-    cases = [
-        case_fields(run_results[benchmark]) if benchmark in run_results else None
-        for run_results in results
-    ]
+    cases = _cases(benchmark, results)
     # the first run may lack the benchmark: ≠ then marks other cases than the next run's
     first = next(one for one in cases if one is not None)
     return tuple(one is None or one == first for one in cases)

@@ -13,7 +13,7 @@ import numpy as np
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.report import table
 from vlc_jax.report.paired import Z
-from vlc_jax.report.read_workdir import Run, has_scores, score_rows
+from vlc_jax.report.read_workdir import Run, has_scores, mapping, score_rows
 
 # protocol -> its metric that is split; each decides between captions of one image
 METRICS = {"choice": "accuracy", "triplet": "original_accuracy", "pairs": "individual_accuracy"}
@@ -41,8 +41,7 @@ def add(run: Run, results: Iterable[dict[str, Any]], training: bindings.Training
     without, tied = [], []
     for result in results:
         decisions = [*_decisions(score_rows(run, str(result["benchmark"]), result), result)]
-        details = result.get("details")
-        policy = details.get("tie", "strict") if isinstance(details, dict) else "strict"
+        policy = mapping(result.get("details")).get("tie", "strict")
         if policy != "strict" and any(each.is_tie for each in decisions):
             tied.append(table.name_of(result))
             continue

@@ -13,7 +13,7 @@ import numpy as np
 
 from vlc_jax.report import compare, display, table
 from vlc_jax.report.blocks import Table
-from vlc_jax.report.read_workdir import Run, score_rows
+from vlc_jax.report.read_workdir import Run, mapping, score_rows
 
 Z = NormalDist().inv_cdf(0.975)  # of a two-sided 95 % interval
 POWER = NormalDist().inv_cdf(0.8)
@@ -211,8 +211,7 @@ def decisions(
 
     result: of a benchmark.   rows: of its scores.jsonl.
     """
-    details = result.get("details")
-    is_strict = not isinstance(details, dict) or details.get("tie", "strict") == "strict"
+    is_strict = mapping(result.get("details")).get("tie", "strict") == "strict"
     fields, group = ("correct",), ""
     if metric is not None:
         stem, _, group = metric.metric.partition("/")

@@ -1,6 +1,7 @@
 """Short texts about a run: status, overview, notable events, config differences."""
 
 import datetime
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -143,9 +144,12 @@ def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[s
     return [(name, [column.get(name, "") for column in columns]) for name in names]
 
 
-def differences(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """Rows of `side_by_side` whose values are not all equal."""
-    return [(name, values) for name, values in side_by_side(columns) if len(set(values)) > 1]
+def differences(columns: Sequence[Mapping[str, str] | None]) -> list[tuple[str, list[str]]]:
+    """Rows of `side_by_side` whose values are not all equal; a column None has "" and is not
+    compared."""
+    rows = side_by_side([column or {} for column in columns])
+    compared = [column is not None for column in columns]
+    return [row for row in rows if len({*itertools.compress(row[1], compared)}) > 1]
 
 
 def _steps(last: dict[str, Any], config: dict[str, Any]) -> str:

@@ -60,7 +60,6 @@ def to_rich(table: Table) -> rich.table.Table:
 
 
 def _text(content: Content) -> Text:
-
     text = Text()
     for span in spans(content):
         text.append(span.text, next((STYLES[x] for x in span.style.split() if x in STYLES), None))
