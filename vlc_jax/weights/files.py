@@ -2,7 +2,7 @@
 Orbax."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import safetensors
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.input_pipeline.stores import hub
-from vlc_jax.weights import gguf, npz, orbax_folder, sizes, torch_archive
+from vlc_jax.weights import gguf, npz, orbax_folder, rename, sizes, torch_archive
 
 TORCH = (".pt", ".pth", ".th", ".bin")
 SUFFIXES = (".safetensors", *TORCH, ".npz", gguf.SUFFIX)
@@ -65,29 +65,15 @@ def open_arrays(path: str | Path) -> Mapping[str, np.ndarray]:
     if shards[0].suffix == gguf.SUFFIX:
         return gguf.Arrays(shards[0])
     is_lazy = all(shard.suffix == ".safetensors" for shard in shards)
-    return _LazyArrays(shards) if is_lazy else read(path)
-
-
-class _LazyArrays(Mapping[str, np.ndarray]):
-    """Arrays of several safetensors files, read at access."""
-
-    def __init__(self, shards: list[Path]) -> None:
-        self._shards: dict[str, Path] = {}
-        self._files = {}
-        for shard in shards:
-            # checks names, dtypes and the length of the file from the header
-            _check(shard, placeholders := _read_file(shard, only_shapes=True))
-            self._shards |= dict.fromkeys(placeholders, shard)
-            self._files[shard] = safetensors.safe_open(shard, framework="np")
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._files[self._shards[name]].get_tensor(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
+    if not is_lazy:
+        return read(path)
+    places: dict[str, tuple[Any, str]] = {}
+    for shard in shards:
+        # checks names, dtypes and the length of the file from the header
+        _check(shard, placeholders := _read_file(shard, only_shapes=True))
+        file = safetensors.safe_open(shard, framework="np")
+        places |= {name: (file, name) for name in placeholders}
+    return rename.AtAccess(places, lambda place: place[0].get_tensor(place[1]))
 
 
 def read_json(path: Path) -> Any:

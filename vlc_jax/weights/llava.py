@@ -160,7 +160,7 @@ def load(
     is_npz = folder.suffix == ".npz"
     try:
         source = folder / flamingo.CHECKPOINT if is_part else folder
-        arrays = paligemma.Arrays(folder) if is_npz else files.open_arrays(source)
+        arrays = paligemma.open_arrays(folder) if is_npz else files.open_arrays(source)
         named = _named(arrays, sizes)
         if is_part:
             named = flamingo.with_frozen(named, _frozen(folder, flamingo.LANGUAGE, sizes))
@@ -169,30 +169,14 @@ def load(
             named |= _frozen(folder, key, sizes, _OTHER_TOWER)
         used = paligemma.rules(sizes) if is_npz else rules(sizes, is_fused=is_fused(named))
         expected = {path: tuple(x.shape) for path, x in rename.flatten(shapes).items()}
-        params = rename.load(used, _Named(named), expected, put=put, dtype=dtype, is_exact=True)
+        arrays = rename.AtAccess(named, lambda place: place[0][place[1]])
+        params = rename.load(used, arrays, expected, put=put, dtype=dtype, is_exact=True)
         return rename.unflatten(params)
     except WeightsError as error:
         raise files.naming(folder, error) from error
 
 
 Named = dict[str, tuple[Mapping[str, np.ndarray], str]]  # common name -> (file, name in the file)
-
-
-class _Named(Mapping[str, np.ndarray]):
-    """The arrays by their common names, read at access."""
-
-    def __init__(self, places: Named) -> None:
-        self._places = places
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        arrays, name = self._places[name]
-        return arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: str = "") -> Named:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import big_vision, llava_sizes, npz
-from vlc_jax.weights.rename import Codec, Rule, rule
+from vlc_jax.weights.rename import AtAccess, Codec, Rule, rule
 
 _BLOCK = "img/Transformer/encoderblock"
 _ATTENTION = "llm/layers/attn"
@@ -34,39 +34,32 @@ def _names(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     return names
 
 
-class Arrays(Mapping[str, np.ndarray]):
+def open_arrays(path: Path) -> AtAccess:
     """The arrays of a file, read at access; a layer of a stack at a time, as "llm/layers_3/...".
 
     At most two stacks of layers are in memory: keys and values, which one rule reads.
     """
+    places: dict[str, tuple[str, int | None]] = {}  # name -> (in the file, layer)
+    for name, (whole, shape) in _names(path).items():
+        match = _STACK.fullmatch(name)
+        if match is None:
+            places[name] = whole, None
+            continue
+        big_vision.check_stack(name, shape)
+        places |= {f"{match[1]}_{i}/{match[2]}": (whole, i) for i in range(shape[0])}
+    stacks: dict[str, np.ndarray] = {}
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._stacks = path, dict[str, np.ndarray]()
-        self._places: dict[str, tuple[str, int | None]] = {}  # name -> (in the file, layer)
-        for name, (whole, shape) in _names(path).items():
-            match = _STACK.fullmatch(name)
-            if match is None:
-                self._places[name] = whole, None
-                continue
-            big_vision.check_stack(name, shape)
-            places = {f"{match[1]}_{i}/{match[2]}": (whole, i) for i in range(shape[0])}
-            self._places |= places
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        whole, layer = self._places[name]
+    def read(place: tuple[str, int | None]) -> np.ndarray:
+        whole, layer = place
         if layer is None:
-            return _recovered(npz.read_one(self._path, whole))
-        if whole not in self._stacks:
-            while len(self._stacks) > 1:
-                del self._stacks[next(iter(self._stacks))]
-            self._stacks[whole] = _recovered(npz.read_one(self._path, whole))
-        return self._stacks[whole][layer]
+            return _recovered(npz.read_one(path, whole))
+        if whole not in stacks:
+            while len(stacks) > 1:
+                del stacks[next(iter(stacks))]
+            stacks[whole] = _recovered(npz.read_one(path, whole))
+        return stacks[whole][layer]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+    return AtAccess(places, read)
 
 
 _MHA = f"{_BLOCK}/MultiHeadDotProductAttention_0"
@@ -119,7 +112,7 @@ def read_sizes(path: str | Path) -> dict[str, Any]:
 
 
 def rules(sizes: Mapping[str, Any]) -> list[Rule]:
-    """Rules of the names in `Arrays`."""
+    """Rules of the names of `open_arrays`."""
     layers = range(sizes["lm"]["depth"])
     theirs, ours = "llm/layers_{i}", "lm/blocks"
     key_value = [f"{ours}/{name}/kernel" for name in ("key", "value")]

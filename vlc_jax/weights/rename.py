@@ -304,6 +304,22 @@ def listing(title: str, names: Sequence[str]) -> str:
     return f"{len(names)} {title}: {', '.join(names[:SHOWN])}{more}"
 
 
+class AtAccess(Mapping[str, np.ndarray]):
+    """Arrays by name, read at access.   places: where each is.   read: place -> array."""
+
+    def __init__(self, places: Mapping[str, Any], read: Callable[[Any], np.ndarray]) -> None:
+        self._places, self._read = places, read
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._read(self._places[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A tree of dicts as one dict with "a/b/c" paths as keys."""
     flat = {}
