@@ -89,11 +89,6 @@ def _tied(chance: float) -> Credit:
     return lambda scores: np.array([chance * (s[0] == s[1]) for s in scores])
 
 
-def _both(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean credit of the two images of a pair: 1/2, whatever the scores."""
-    return (_first(scores) + _first([s[::-1] for s in scores])) / 2
-
-
 _MACRO = Average(("subset",))
 # Of a pair: the first caption is told from the second one. No score of a model, but where a set has
 # edited captions with edited images, a model that finds both edits needs no match between them.
@@ -108,7 +103,8 @@ METRICS: Mapping[str, Mapping[str, _Metric]] = {  # protocol -> metric
         "original_accuracy": _Metric(_captions, _first, lambda n: 1 / n),
     },
     "pairs": {
-        "individual_accuracy": _Metric(_captions, _both, lambda n: 1 / 2),
+        # the mean credit of the two images of a pair, whatever the scores
+        "individual_accuracy": _Metric(_captions, lambda s: np.full(len(s), 0.5), lambda n: 1 / 2),
         "pair_accuracy": _Metric(_captions, _tied(1 / 4), lambda n: 1 / 4),
         "group_score": _Metric(_captions, _tied(1 / 6), lambda n: 1 / 6),
         FIRST_CAPTION: _Metric(_captions, _first, lambda n: 1 / 2),
