@@ -1,5 +1,6 @@
 """Runs of the command line as a user starts them, in processes of their own; small files."""
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -7,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import tracemalloc
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +79,17 @@ def program(
     done = subprocess.run(list(map(str, words)), cwd=cwd, env=env, **options)
     assert code in (None, done.returncode), done.stderr
     return done
+
+
+@contextlib.contextmanager
+def memory_below(most: float) -> Iterator[None]:
+    """What Python and numpy hold in the body stays below so many bytes."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
 
 
 def kill(pid: int) -> None:

@@ -1,15 +1,14 @@
 """big_vision's files of PaliGemma: sizes, dtypes, memory, what is refused."""
 
 import functools
-import tracemalloc
 
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support import helpers, plain_llava
 from tests.support import paligemma as theirs
-from tests.support import plain_llava
 from tests.support.small_models import GEMMA, LM, SIGLIP, normal
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import llava as weights
@@ -69,13 +68,9 @@ def test_host_memory_is_that_of_one_array_and_its_parameters(tmp_path):
     total = sum(x.nbytes for x in jax.tree.leaves(params))
     largest = 2 * params["lm"]["blocks"]["gate"]["kernel"].nbytes  # gate and up are one there
     del params
-    tracemalloc.start()
-    try:
+    assert 2.2 * largest < total
+    with helpers.memory_below(2.2 * largest):
         weights.load(path, sizes, shapes, put=lambda path, array: path)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2.2 * largest < total
 
 
 NAME = "llm/layers/attn/q_einsum/w"
