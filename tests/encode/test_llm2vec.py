@@ -35,8 +35,8 @@ def wording(folder, instruction="", **options):
 @functools.cache
 def model():
     decoder = lm.build("tiny", vocab=len(WORDS), is_causal=False, is_tied=True)
-    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    return decoder, jax.device_put(small_models.normal(shapes, 0.3))
+    params = small_models.drawn(functools.partial(lm.init, decoder), scale=0.3)
+    return decoder, jax.device_put(params)
 
 
 def encoder(folder, instruction="", size=4, **options):

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 import vlc_jax
 from tests.support import helpers, miniature, tiny_llava_stages
 from tests.support.runs import saved_params
-from tests.support.small_models import normal, write_hugging_face, write_tokenizer
+from tests.support.small_models import drawn, write_hugging_face, write_tokenizer
 from vlc_jax import models, weights
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
@@ -39,10 +39,10 @@ def root(tmp_path_factory):
     write_hugging_face(root / "clip", clip, "hf_clip", 0.3, **fields)
     (root / "clip/preprocessor_config.json").write_text(json.dumps({"do_center_crop": True}))
     decoder = lm.build("tiny")
-    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
+    params = drawn(functools.partial(lm.init, decoder), scale=0.3, seed=1)
     fields = llava_sizes.read({"model_type": "llama"})["lm"]
     sizes = {"family": "llama", "lm": {name: getattr(decoder, name) for name in fields}}
-    llava.save({"lm": normal(shapes, 0.3, seed=1)}, sizes, root / "lm")
+    llava.save({"lm": params}, sizes, root / "lm")
     write_tokenizer(root, WORDS, "<unk>", r"\n|</s>|[^\s<]+")
     names = helpers.write_photos(root / "photos", 8)
     rows = []

@@ -116,9 +116,8 @@ def test_another_model_adapter_or_precision_is_another_encoder(folder):
 def write_llm2clip(folder, width=LM["width"]):
     """Image tower and adapter of an LLM2CLIP, random; returns what the adapter makes of vectors."""
     tower = VectorTower(width=width, projection=5, connector="llm2clip")
-    shapes = jax.eval_shape(tower.init, jax.random.key(0), np.zeros((1, width), np.float32))
-    rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), dict(shapes))
+    vector = np.zeros((1, width), np.float32)
+    params = small_models.drawn(tower.init, vector, scale=0.3, seed=3)
     own = rename.save(llm2clip.adapter_rules(), rename.flatten({"text": params["params"]}))
     (image,) = (r for r in huggingface.clip_rules() if r.ours == ("image/class_embedding",))
     folder.mkdir()

@@ -1,9 +1,7 @@
 """Weights of each published family are known by their files and loaded as they were trained."""
 
-import functools
 import json
 
-import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -62,8 +60,7 @@ def test_sizes_are_read_from_every_format(variant, name, tmp_path):
     else:
         image["projection"] = text["projection"] = 8
     model = models.build("clip", variant, image=image, text=text)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    params = small_models.parameters(model)
     arrays = weights.save(params, name, architecture(model))
     if name == "big_vision_scan":
         np.savez(tmp_path / "w.npz", **arrays)
@@ -88,7 +85,7 @@ def write_tiny(folder, monkeypatch, variant, image, name, **text):
     )
     monkeypatch.setattr(variants, "VARIANTS", {"tiny": sizes})
     model = models.build("clip", "tiny", image=image, text={"vocab_size": 7, **text})
-    params = small_models.drawn(functools.partial(models.init, model), scale=0.3)
+    params = small_models.parameters(model, 0.3)
     save_file(weights.save(params, name, architecture(model)), folder / FILES[name])
     return model, params
 
@@ -192,9 +189,8 @@ def test_dinov2_embeds_images_and_has_no_texts(tmp_path, monkeypatch):
     sizes = variants.VARIANTS["DINOv2-B/14"]._replace(image=(16, 2, 2, 64))
     monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
     model = models.build("clip", "tiny", image={"registers": 4}, image_size=70)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = small_models.normal({"image": shapes["image"]}, 0.3)
-    arrays = weights.save(params, "hf_dinov2", architecture(model))
+    params = small_models.parameters(model, 0.3)
+    arrays = weights.save({"image": params["image"]}, "hf_dinov2", architecture(model))
     save_file(arrays, tmp_path / "model.safetensors")
     config = {"model_type": "dinov2_with_registers", "image_size": 70, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -217,8 +213,7 @@ def test_sizes_of_a_resnet_are_read():
     image = {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "image_size": 96, "projection": 8}
     text = {"width": 16, "depth": 2, "heads": 2, "vocab_size": 50, "context_length": 7}
     model = models.build("clip", "RN50", image=image, text={**text, "projection": 8})
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    params = small_models.parameters(model)
     arrays = weights.save(params, "openai_resnet", architecture(model))
     assert weights.detect(arrays) == "openai_resnet"
     assert weights.sizes.read(weights.shapes_of(arrays)) == ((4, 5), (16, 2), 32, 3, 50, 7)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
-from tests.support import plain_llava
+from tests.support import plain_llava, small_models
 from tests.support.compilations import apply
 from tests.support.flamingo_folder import small  # noqa: F401 -- a fixture
 from vlc_jax import errors, models, types
@@ -58,8 +58,7 @@ def given():
     mask = np.arange(LENGTH)[None] <= np.array([2, 4, 3, 0])[:, None]
     text = types.TextFeatures(np.zeros((4, 1), np.float32), mask=mask, ids=ids)
     init = functools.partial(head.init, method=score)
-    shapes = jax.eval_shape(init, jax.random.key(0), image, text)
-    variables = jax.tree.map(lambda x: (rng.normal(size=x.shape) * 0.4).astype("f4"), shapes)
+    variables = small_models.drawn(init, image, text, scale=0.4, seed=1)
     return head, jax.device_put(variables), image, text
 
 

@@ -10,6 +10,7 @@ import pytest
 from flax.core import FrozenDict
 from jax.sharding import AxisType, NamedSharding
 
+from tests.support import small_models
 from tests.support.compilations import apply
 from tests.support.marks import slow_but
 from vlc_jax import errors, models, setup, types
@@ -142,9 +143,8 @@ def weighted(name, chunk, options):
 
 def random_variables(head, *features):
     """Random numbers in place of initial ones, whose program would be compiled for nothing else."""
-    shapes = jax.eval_shape(functools.partial(head.init, method=scored), KEY, *features)
-    rng = np.random.default_rng(1)
-    return jax.tree.map(lambda x: (0.3 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    init = functools.partial(head.init, method=scored)
+    return small_models.drawn(init, *features, scale=0.3, seed=1)
 
 
 @functools.cache

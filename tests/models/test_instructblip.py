@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 
 from tests.support import instructblip, small_models
-from vlc_jax import models, types
+from vlc_jax import types
 from vlc_jax.errors import UsageError
 from vlc_jax.weights import llava_sizes
 
@@ -22,8 +22,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def params(model):
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return jax.device_put(small_models.normal(shapes, 0.8))
+    return jax.device_put(small_models.parameters(model, 0.8))
 
 
 def rows(*texts):

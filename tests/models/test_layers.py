@@ -10,6 +10,7 @@ from flax import linen as nn
 from scipy import special
 
 from tests.models.conftest import assert_close
+from tests.support import small_models
 from vlc_jax.models import layers, rope
 
 CLIP_INIT = layers.initialisers("clip", 8, 2)
@@ -87,9 +88,7 @@ def test_dense_into_and_out_of_heads_is_dense(x, dtype):
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_equals_numpy(x, is_causal):
     module = layers.Attention(heads=2, initial=CLIP_INIT)
-    shapes = jax.eval_shape(module.init, jax.random.key(1), x, x)["params"]
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), shapes)
+    params = small_models.drawn(module.init, x, x)["params"]
 
     def dense(name, y):
         return y @ params[name]["kernel"] + params[name]["bias"]
@@ -116,9 +115,7 @@ def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02)
     if is_eva02:
         block = block.clone(activation="swiglu", key_bias=False, sub_norm=True)
         rotation = rope.table(rope.grid_angles(2, 2), num_prefix_tokens=1)
-    shapes = jax.eval_shape(block.init, jax.random.key(1), x)
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32) / 2, shapes)
+    params = small_models.drawn(block.init, x, scale=0.5)
     positions = jnp.array([0, 4, 2])
 
     def part(params, x):

@@ -10,6 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from scipy import special, stats
 
 from tests.models.test_heads import EMBED, HEADS, LENGTH, PATCHES, assert_close
+from tests.support import small_models
 from vlc_jax import losses, models, types
 from vlc_jax.models import blip
 
@@ -78,9 +79,7 @@ def of_head(name):
     """Head, variables, and a function of them, features and key: gradients, value and pairs."""
     head = models.HEADS[name](**HEADS[name])
     init = functools.partial(head.init, method=scored)
-    shapes = jax.eval_shape(init, jax.random.key(0), *features()[:2])
-    rng = np.random.default_rng(1)  # nothing is compiled, and no bias is 0
-    variables = jax.tree.map(lambda x: (0.3 * rng.normal(size=x.shape)).astype("float32"), shapes)
+    variables = small_models.drawn(init, *features()[:2], scale=0.3, seed=1)  # no bias is 0
 
     def value(variables, given, key):
         value, pairs = head.apply(variables, *given, method=matched, rngs={"dropout": key})

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.small_models import normal
+from tests.support import small_models
 from vlc_jax import errors, models
 from vlc_jax.input_pipeline.images.naflex import mosaic
 from vlc_jax.models import naflex
@@ -24,8 +24,7 @@ def build(name="clip", **image):
 
 @functools.cache
 def parameters():
-    shapes = jax.eval_shape(lambda: models.init(build(), jax.random.key(0)))
-    return normal(shapes, 0.3)
+    return small_models.parameters(build(), 0.3)
 
 
 def mosaics(side, grids=GRIDS):

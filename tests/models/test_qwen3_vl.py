@@ -37,8 +37,7 @@ def model():
         image_size=64,
         image=TOWER,
     )
-    shapes = jax.eval_shape(functools.partial(models.init, net), jax.random.key(0))
-    return net, {"params": jax.device_put(small_models.normal(shapes, 0.4))}
+    return net, {"params": jax.device_put(small_models.parameters(net, 0.4))}
 
 
 @pytest.fixture(scope="module")

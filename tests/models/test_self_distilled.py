@@ -24,7 +24,7 @@ def build(size=12, name="self_distilled", head=HEAD, **tower):
 
 
 def random_params(model, seed=0):
-    return small_models.drawn(partial(models.init, model), scale=0.5, seed=seed)
+    return small_models.parameters(model, 0.5, seed=seed)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from vlc_jax import models, types
 from vlc_jax.errors import UsageError
 from vlc_jax.losses import masks
@@ -19,10 +20,7 @@ VECTORS = np.random.default_rng(0).normal(size=(TEXTS, WIDTH)).astype(np.float32
 def make(**options):
     """A tower and parameters, all of them random."""
     tower = VectorTower(**{"width": WIDTH, "projection": EMBED, **options})
-    shapes = jax.eval_shape(tower.init, jax.random.key(0), VECTORS)
-    rng = np.random.default_rng(1)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype("f4"), dict(shapes))
-    return tower, params.get("params", {})
+    return tower, small_models.drawn(tower.init, VECTORS, seed=1).get("params", {})
 
 
 def run(tower, params):

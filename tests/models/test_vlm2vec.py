@@ -30,8 +30,7 @@ def model():
         eos_id=EOS,
         image={**SMALL, "projection": None, "image_size": 8, "patch_size": 4},
     )
-    shapes = jax.eval_shape(functools.partial(models.init, net), jax.random.key(0))
-    return net, {"params": jax.device_put(small_models.normal(shapes, 0.4))}
+    return net, {"params": jax.device_put(small_models.parameters(net, 0.4))}
 
 
 @pytest.fixture(scope="module")

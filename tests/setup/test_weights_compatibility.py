@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import partial
 
 import jax
 import numpy as np
@@ -253,8 +252,7 @@ def test_a_folder_of_open_clip_with_roberta_is_loaded_with_its_own_tokenizer(tmp
     monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
     text = {"pooling": "cls"}
     model = models.build("clip", "tiny", vocab_size=16, text=text)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = small_models.normal(shapes, 0.1)
+    params = small_models.parameters(model, 0.1)
     arrays = weights.save(params, "open_clip_roberta", init_from.architecture(model))
     arrays["text.transformer.embeddings.position_ids"] = np.zeros((1, 514), np.int64)
     write_words(tmp_path / "w", ("<s>", "<pad>", "</s>", *WORDS[2:]))
@@ -305,7 +303,7 @@ def test_the_centre_crop_is_that_of_the_weights_library(tiny):
     (tiny / "open_clip_config.json").write_text(json.dumps(content))
     assert crops(tiny) == ("centre", "centre")  # both files, and weights of Hugging Face
     model = models.build("clip", "tiny", vocab_size=16, context_length=12)
-    params = small_models.normal(jax.eval_shape(partial(models.init, model), jax.random.key(0)))
+    params = small_models.parameters(model)
     arrays = weights.save(params, "openai", init_from.architecture(model))
     (tiny / "model.safetensors").unlink()
     save_file(arrays, tiny / "open_clip_model.safetensors")

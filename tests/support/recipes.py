@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 from PIL import Image
 from safetensors.numpy import save_file
 
@@ -74,8 +73,8 @@ def write_clip(folder: Path) -> tuple[str, dict[str, Any]]:
     """OpenAI's names in a file, and a vocabulary; the config's fields for them."""
     folder.mkdir(parents=True)
     model = models.build("clip", "B/32", **CLIP)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    arrays = weights.save(small_models.normal(shapes, 0.1), "openai", architecture(model))
+    params = small_models.parameters(model, 0.1)
+    arrays = weights.save(params, "openai", architecture(model))
     save_file(arrays, folder / "ViT-B-32.safetensors")
     vocabulary = folder / "bpe_simple_vocab_16e6.txt.gz"
     sha256 = helpers.write_clip_vocabulary(vocabulary)

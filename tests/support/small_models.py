@@ -88,13 +88,18 @@ def drawn(init: Callable[..., Any], *arguments: Any, scale: float = 1.0, seed: i
     return normal(jax.eval_shape(init, jax.random.key(0), *arguments), scale, seed)
 
 
+def parameters(model: Any, scale: float = 1.0, seed: int = 0) -> Any:
+    """Normally distributed numbers in place of a model's first parameters."""
+    return drawn(functools.partial(models.init, model), scale=scale, seed=seed)
+
+
 def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields: Any) -> Any:
     """model.safetensors and config.json of random parameters, which are returned.
 
     name: a key of weights.FORMATS.   fields: of both towers in config.json.
     """
     path.mkdir(parents=True, exist_ok=True)
-    params = drawn(functools.partial(models.init, model), scale=scale)
+    params = parameters(model, scale)
     save_file(weights.save(params, name, architecture(model)), path / "model.safetensors")
     kind = "siglip" if "siglip" in name else "clip"
     sections = {

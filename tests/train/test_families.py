@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.support.marks import slow_but
-from tests.support.small_models import normal
 from tests.support.training import first_state
 from vlc_jax import models, setup, weights
 from vlc_jax.configs import default
@@ -51,11 +51,10 @@ def test_two_steps_change_every_parameter_of_both_towers(tmp_path, family):
     image = {**SIZES, "image_size": 8, "patch_size": 4, **fields.get("image", {})}
     text = {**SIZES, "vocab_size": 9, "context_length": length, "eos_id": 2}
     model = models.build("clip", variant, **{**fields, "image": image, "text": text})
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    written = normal(shapes, 0.3)
+    written = small_models.parameters(model, 0.3)
     arrays = weights.save(written, format_, architecture(model))
     np.savez(tmp_path / "w.npz", **(change(arrays) if change else arrays))
-    params = weights.load(tmp_path / "w.npz", shapes, architecture(model))[0]
+    params = weights.load(tmp_path / "w.npz", written, architecture(model))[0]
     jax.tree.map(np.testing.assert_array_equal, params, written)
 
     config = default.get_config()

@@ -1,7 +1,6 @@
 """Training steps of SILC's and TIPS's losses: teacher and centres between steps, and a resume."""
 
 import itertools
-from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -37,8 +36,7 @@ def start():
         config.losses.update({name: default.loss(1.0, **options) for name in losses.CENTRED})
         config.optimizer.learning_rate = 0.1
     run = test_train.resolved(config, model)
-    shapes = jax.eval_shape(partial(models.init, model), jax.random.key(0))
-    params = jax.device_put(small_models.normal(shapes, 0.2))
+    params = jax.device_put(small_models.parameters(model, 0.2))
     state, _ = test_train.first_state(run, params)
     memory = setup_state.initial_memory(run.optimization, state.params)
     return run, jax.device_get(state._replace(memory=memory))

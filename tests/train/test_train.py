@@ -36,8 +36,7 @@ def make_start(**sizes):
         image={**SMALL, "image_size": 16, "patch_size": 4, **sizes},
         text={**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2, **sizes},
     )
-    shapes = jax.eval_shape(partial(models.init, model), jax.random.key(0))
-    params = jax.device_put(small_models.normal(shapes, 0.2))
+    params = jax.device_put(small_models.parameters(model, 0.2))
     rng = np.random.default_rng(0)
     batch = {
         "image": rng.normal(size=(8, 16, 16, 3)).astype(np.float32),

@@ -48,36 +48,34 @@ def test_plain_numbers_keep_their_type(tmp_path, kind):
 def both(request, tmp_path):
     """Sizes, parameters, and the files of one language model: a folder and a GGUF file."""
     sizes = {"family": "llama", "lm": small_models.LM | {"is_tied": request.param, "theta": 2e4}}
-    shapes = jax.eval_shape(
-        functools.partial(lm.init, lm.from_sizes(sizes["lm"])), jax.random.key(0)
-    )
-    params = {"lm": small_models.normal(shapes)}
+    decoder = lm.from_sizes(sizes["lm"])
+    params = {"lm": small_models.drawn(functools.partial(lm.init, decoder))}
     llava.save(params, sizes, tmp_path / "folder")
     flat = weights.flatten(params)
     path = gguf_file.language_model(tmp_path / "a.gguf", sizes["lm"], flat, eos_token_id=1)
-    return {"lm": shapes}, tmp_path / "folder", path
+    return params, tmp_path / "folder", path
 
 
 def test_a_file_is_read_as_the_folder_of_the_same_model(both):
     """Queries and keys too, whose features llama.cpp stores in another order."""
-    shapes, folder, path = both
+    params, folder, path = both
     expected, sizes = llava.read_sizes(folder), llava.read_sizes(path)
     epsilon = sizes["lm"].pop("epsilon")  # float32 in the file
     assert epsilon == pytest.approx(expected["lm"].pop("epsilon"))
     assert sizes == expected
     sizes = llava.read_sizes(path)
-    loaded = llava.load(path, sizes, shapes)
-    jax.tree.map(np.testing.assert_array_equal, loaded, llava.load(folder, sizes, shapes))
+    loaded = llava.load(path, sizes, params)
+    jax.tree.map(np.testing.assert_array_equal, loaded, llava.load(folder, sizes, params))
     assert text_encoders.is_language_model(path)
     assert llava.read_config(path)["eos_token_id"] == [1]
 
 
 def test_a_missing_layer_is_named(both):
-    shapes, _, path = both
+    params, _, path = both
     sizes = llava.read_sizes(path)
     path.write_bytes(path.read_bytes().replace(b"blk.2.ffn_up", b"blk.9.ffn_up"))
     with pytest.raises(WeightsError, match=r"layers\.2\.mlp\.up_proj"):
-        llava.load(path, sizes, shapes)
+        llava.load(path, sizes, params)
 
 
 CHANGED = {
@@ -154,7 +152,7 @@ def test_hostile_files_are_refused(tmp_path, case):
 
 
 def test_damaged_files_are_read_or_refused(both):
-    shapes, _, path = both
+    params, _, path = both
     rng = np.random.default_rng(0)
     sizes = llava.read_sizes(path)
     damaged = path.with_name("damaged.gguf")
@@ -163,7 +161,7 @@ def test_damaged_files_are_read_or_refused(both):
         damaged.write_bytes(damage.damaged(path, rng))
         try:
             llava.read_sizes(damaged)
-            llava.load(damaged, sizes, shapes)
+            llava.load(damaged, sizes, params)
         except WeightsError:
             refused += 1
     assert refused > 10

@@ -5,8 +5,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.support.openvision import flax_tree, write_orbax
-from tests.support.small_models import normal
 from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import vit
@@ -26,8 +26,7 @@ def clip(context_length):
         image={**SMALL, "image_size": 8, "patch_size": 4},
         text={**SMALL, "vocab_size": 9, "context_length": context_length, "eos_id": 8},
     )
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return model, normal(shapes, 0.1)
+    return model, small_models.parameters(model, 0.1)
 
 
 def load(path, model, params):
@@ -84,13 +83,12 @@ def test_pe_of_its_authors_has_a_projection_without_bias(tmp_path):
     image = {"image_size": 8, "patch_size": 4, "pool_heads": 2}
     text = {"vocab_size": 9, "context_length": 5, "eos_id": 8}
     model = models.build("clip", "PE-Core-B/16", image=SMALL | image, text=SMALL | text)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = normal(shapes, 0.1)
+    params = small_models.parameters(model, 0.1)
     params["image"]["projection"]["bias"] = np.zeros(6, np.float32)
     arrays = rename.save(openai.pe_rules(), rename.flatten(params))
     del arrays["visual.proj.bias"]
     np.savez(tmp_path / "w.npz", **arrays)
-    found, name = load(tmp_path / "w.npz", model, shapes)
+    found, name = load(tmp_path / "w.npz", model, params)
     assert name == "pe"
     jax.tree.map(np.testing.assert_array_equal, found, params)
 
@@ -100,7 +98,7 @@ def openvision():
     image = {**SMALL, "image_size": 12, "patch_size": 4, "depth": 2}
     text = {**SMALL, "vocab_size": 9, "context_length": 5}
     model = models.build("clip", "OpenVision-B/16", image=image, text=text)
-    params = normal(jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0)), 0.1)
+    params = small_models.parameters(model, 0.1)
     table = np.concatenate([np.zeros((1, 8)), vit.sincos2d(3, 8)])
     params["image"]["position_embedding"] = table.astype(np.float32)
     return model, params
