@@ -5,8 +5,8 @@ import importlib
 
 import jax
 import pytest
-import tokenizers
 
+from tests.support import small_models
 from tests.support.marks import slow_but
 from vlc_jax.configs.common import llava_stages
 from vlc_jax.evaluators import prompts
@@ -102,12 +102,7 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
     special, before, behind = PROMPTS[decoder]
     words = ["<unk>", *special, "\n", "user", "assistant", "USER:", "ASSISTANT:"]
     words += ["what", "is", "it", "a", "dog"]
-    model = tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>")
-    library = tokenizers.Tokenizer(model)
-    library.add_special_tokens(list(special))
-    split = tokenizers.Regex(r"\n|[^\s]+")
-    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
-    library.save(str(tmp_path / "tokenizer.json"))
+    small_models.write_tokenizer(tmp_path, words, "<unk>", r"\n|[^\s]+", special)
     config = importlib.import_module("vlc_jax.configs.llava.stage2").get_config(
         f"weights=x,tokenizer={tmp_path}/tokenizer.json,decoder={decoder}"
     )

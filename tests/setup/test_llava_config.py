@@ -33,11 +33,9 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     if changes:  # in LLaVA's own form the fields of the language model are at the top
         written = written["text_config"] | changes
     (tmp_path / "config.json").write_text(json.dumps(written))
-    vocabulary = {word: i for i, word in enumerate((*words, "<pad>", "A", "USER:", "<image>"))}
-    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<pad>"))
-    library.add_special_tokens(["<image>"])
-    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    library.save(str(tmp_path / "tokenizer.json"))
+    vocabulary = (*words, "<pad>", "A", "USER:", "<image>")
+    small_models.write_tokenizer(tmp_path, vocabulary, "<pad>", r"[^\s]+", ["<image>"])
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     config = llava_config.config_of_llava(tmp_path)
 
     template = prompts.TEMPLATES[name]
@@ -49,15 +47,14 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     # LLaVA's own code tokenizes the text behind an image alone
     assert options.get("image_token", "") == ("" if changes else "<image>")
     start = words[-1]  # and once more where the template begins with it
-    expected = [vocabulary[start], *library.encode(before).ids]
+    expected = [vocabulary.index(start), *library.encode(before).ids]
     assert list(config.model.head.prefix) == expected
     assert config.input.crop == crop
 
 
 @pytest.mark.parametrize("given", [{"family": "clip"}, {"context_length": 9}, {"image_size": 64}])
 def test_options_that_its_config_determines_are_refused(tmp_path, given):
-    written = llava_sizes.write(llava_folder.SIZES | {"select": "patch"})
-    (tmp_path / "config.json").write_text(json.dumps(written))
+    llava_folder.write_config(tmp_path)
     with pytest.raises(UsageError, match=f"determines {next(iter(given))}: leave"):
         weights_config.config_of_weights(tmp_path, **given)
 

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-import tokenizers
 
 import vlc_jax
 from tests.support import small_models
@@ -31,11 +30,8 @@ WORDS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|v
 
 def write(folder, config=CONFIG, words=WORDS):
     (folder / "config.json").write_text(json.dumps(config))
-    vocabulary = {word: index for index, word in enumerate(words)}
-    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="?"))
-    library.add_special_tokens([word for word in words if word.startswith("<")])
-    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    library.save(str(folder / "tokenizer.json"))
+    special = [word for word in words if word.startswith("<")]
+    small_models.write_tokenizer(folder, words, "?", r"[^\s]+", special)
     return folder
 
 

@@ -6,11 +6,10 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-import tokenizers
 from ml_collections import ConfigDict
 
 import vlc_jax
-from tests.support import tiny
+from tests.support import small_models, tiny
 from vlc_jax.configs import default
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError, WeightsError
@@ -71,11 +70,8 @@ def run_with_tokenizer(folder, name, **options):
 
 
 def test_a_workdir_is_a_source_of_its_own_tokenizer(tmp_path):
-    words = {"[EOS]": 0, "a": 1, "red": 2, "cat": 3, "unknown": 4}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="unknown"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    small_models.write_tokenizer(tmp_path, ("[EOS]", "a", "red", "cat", "unknown"), "unknown")
     file = str(tmp_path / "tokenizer.json")
-    made.save(file)
     options = {"clean": "lower", "eos_token": "[EOS]", "pad_token": "[EOS]"}
     run = run_with_tokenizer(tmp_path / "first", "hf", path=file, **options)
     second = run_with_tokenizer(tmp_path / "second", "hf", path=run)  # took it from the first one
