@@ -147,18 +147,18 @@ def test_divergence_is_exit_10_and_names_the_batch(tmp_path):
 
 
 @pytest.fixture
-def signals():
-    """Whose handlers are again what they were, after a test."""
+def signals(monkeypatch):
+    """Of a run that is done at once; their handlers are again what they were, after a test."""
+    monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
+    monkeypatch.setattr(main, "listen", main.StopSignal)
+    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
     before = {number: signal.getsignal(number) for number in StopSignal.ALL}
     yield before.keys()
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def test_a_signal_after_the_end_stops_nothing(monkeypatch, signals):
-    monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
-    monkeypatch.setattr(main, "listen", main.StopSignal)
-    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
+def test_a_signal_after_the_end_stops_nothing(signals):
     main.main(["main"])
     # the interpreter gives every other handler back to the system while it ends
     assert {signal.getsignal(number) for number in signals} == {signal.SIG_IGN}
@@ -168,9 +168,6 @@ def test_a_signal_after_the_end_stops_nothing(monkeypatch, signals):
 def test_a_hanging_loader_does_not_hold_back_the_end(monkeypatch, signals, is_left):
     ended, ends = [], threading.Event()
     monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
-    monkeypatch.setattr(main, "listen", main.StopSignal)
-    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
     name = "loader_0" if is_left else "another"
     thread = threading.Thread(target=ends.wait, name=name)
     thread.start()

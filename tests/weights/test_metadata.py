@@ -131,8 +131,7 @@ def open_clip(text, **pixels):
 def test_the_gelu_of_open_clips_siglip_is_that_of_timms_tower(tmp_path, name, text, activations):
     config = open_clip(text)
     config["model_cfg"]["vision_cfg"]["timm_model_name"] = name
-    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
-    values = metadata.read(tmp_path)
+    values = write(tmp_path, open_clip_config=config)
     activation = (values["image_activation"], values["text_activation"])
     assert activation == tuple(a.replace("tanh", "gelu_tanh") for a in activations)
 
@@ -306,9 +305,7 @@ VISION = {"width": 64, "layers": 2, "patch_size": 8, "head_width": 16}
 def test_a_switch_of_open_clip_is_refused_by_name(tmp_path, section, switch):
     model = {"vision_cfg": dict(VISION), "text_cfg": {}}
     config = {"model_cfg": model, "preprocess_cfg": {}}
-    target = {"model_cfg": model, "preprocess_cfg": config["preprocess_cfg"]}
-    target |= {"vision_cfg": model["vision_cfg"], "text_cfg": model["text_cfg"]}
-    target[section].update(switch)
+    ({"model_cfg": model} | model)[section].update(switch)
     key = list(switch)[-1]
     where = rf"open_clip_config\.json.*{section}.*"
     expected = "approximate is 'other'" if key == "act_kwargs" else f"{key} is "

@@ -29,6 +29,7 @@ COLUMNS = {
     "positives_column": "also",
     "group_column": "kind",
 }
+SECOND = {"image_column": "other", "caption_column": "other says"}
 
 
 def write(folder, rows):
@@ -69,14 +70,12 @@ def test_rows_of_one_image_stay_cases_of_their_own_groups(tmp_path):
         assert [case.group for case in cases] == [
             r["kind"] for r in rows for _ in range(count // 3)
         ]
-    second = {"image_column": "other", "caption_column": "other says"}
-    assert len(READERS["pairs"]("all", second=second, **options).cases) == 3
+    assert len(READERS["pairs"]("all", second=SECOND, **options).cases) == 3
 
 
 def test_a_pair_is_two_images_or_an_image_and_its_hard_image(tmp_path):
-    second = {"image_column": "other", "caption_column": "other says"}
     options = write(tmp_path, ROWS)
-    benchmark = READERS["pairs"]("all", second=second, **options)
+    benchmark = READERS["pairs"]("all", second=SECOND, **options)
     for row, case in zip(ROWS, benchmark.cases, strict=True):
         assert case.captions == (row["says"], row["other says"])
         assert [path.name for path in case.images] == [row["name"], row["other"]]
@@ -104,9 +103,8 @@ def test_nothing_is_left_out_in_silence(tmp_path, reader, change, words):
 
 def test_pairs_that_say_the_same_of_both_images_are_refused(tmp_path):
     options = write(tmp_path, [ROWS[0], {**ROWS[1], "other says": ROWS[1]["says"]}])
-    second = {"image_column": "other", "caption_column": "other says"}
     with pytest.raises(DataError, match="both captions are 'a dog and 1 cats'"):
-        READERS["pairs"]("all", second=second, **options)
+        READERS["pairs"]("all", second=SECOND, **options)
 
 
 def test_a_wrong_column_names_those_there_are(tmp_path):

@@ -28,18 +28,19 @@ def make_source(name="mini", count=400, hard_images=BOTH, **options):
 
 
 def pairs(source):
+    """Each record, its hard image, and the scenes of both."""
     for i in range(len(source)):
         record = source[i]
         (hard_id,) = record.hard_images
-        yield record, source.find(hard_id)
+        hard = source.find(hard_id)
+        yield record, hard, scene_of(record, source.world), scene_of(hard, source.world)
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))
 def test_each_caption_is_true_for_its_own_picture_only(name):
     source = make_source(name, hard_images=ALL)
     kinds = collections.Counter()
-    for record, hard in pairs(source):
-        main, other = scene_of(record, source.world), scene_of(hard, source.world)
+    for record, hard, main, other in pairs(source):
         (caption,), (hard_caption,) = record.captions, hard.captions
         assert (record.negatives, hard.negatives) == ([[hard_caption]], [[caption]])
         assert is_true(caption, main)
@@ -60,16 +61,14 @@ def test_the_hard_caption_is_what_the_generator_makes(kind, generator):
     """So that a loss which masks equal texts finds the negative among the hard image's captions."""
     make, rng = generators.SCENES_NEGATIVES[generator](), np.random.default_rng(0)
     options = {"size": 0.5, "colour": 0.6, "synonyms": 0.1, "completeness": 0.0}
-    for record, hard in pairs(make_source(hard_images=((kind, 1),), caption_options=options)):
+    for record, hard, *_ in pairs(make_source(hard_images=((kind, 1),), caption_options=options)):
         both = ((record, hard), (hard, record))
         for one, two in both[:1] if kind == "denial" else both:  # a denial is not denied again
             assert two.captions[0] in make(one.captions[0], rng, 10, one.meta["scene"])
 
 
 def test_only_places_or_only_colours_change():
-    source = make_source()
-    for record, hard in pairs(source):
-        main, other = scene_of(record, source.world), scene_of(hard, source.world)
+    for _, hard, main, other in pairs(make_source()):
         assert (main.background, main.noise) == (other.background, other.noise)
         changed = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
         assert len(changed) == 2
@@ -81,23 +80,22 @@ def test_only_places_or_only_colours_change():
 
 
 def test_captions_of_a_denial_differ_in_what_is_denied():
-    for record, hard in pairs(source := make_source(hard_images=(("negation", 1),))):
+    for record, hard, main, other in pairs(make_source(hard_images=(("negation", 1),))):
         (caption,), (hard_caption,) = record.captions, hard.captions
         (said, denied), (hard_said, hard_denied) = (
             text.split(" and no ") for text in (caption, hard_caption)
         )
         assert said == hard_said
-        main, other = scene_of(record, source.world), scene_of(hard, source.world)
         ((a, b),) = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
         assert (a.shape, b) == (hard_denied, a._replace(shape=denied))
 
 
 def test_an_affirming_caption_is_denied_of_another_picture():
-    for record, hard in pairs(source := make_source(hard_images=(("denial", 1),))):
+    source = make_source(hard_images=(("denial", 1),))
+    for record, hard, main, other in pairs(source):
         caption, denial = (grammar.parse(each.captions[0], source.world) for each in (record, hard))
         assert caption.kind in ("list", "relation")
         assert denial.phrases == caption.phrases[:2]
-        main, other = scene_of(record, source.world), scene_of(hard, source.world)
         ((a, b),) = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
         assert a.shape == denial.phrases[1].shape
         assert a._replace(shape=b.shape) == b
@@ -113,9 +111,8 @@ def test_kinds_come_by_their_shares():
 def test_a_change_never_shows_what_is_held_out(kind):
     source = make_source(count=1500, hard_images=((kind, 1),))
     held = source.world.held_combinations
-    for _, hard in pairs(source):
-        objects = scene_of(hard, source.world).objects
-        assert not any((obj.shape, obj.colour) in held for obj in objects)
+    for *_, other in pairs(source):
+        assert not any((obj.shape, obj.colour) in held for obj in other.objects)
 
 
 def test_records_do_not_depend_on_the_count():
