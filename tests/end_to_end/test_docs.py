@@ -163,9 +163,8 @@ def folder(tmp_path):
     photos = tmp_path / "my_photos"
     names = helpers.write_photos(photos, 24)
     captions = [f"a small dog and a red cat in picture {i}" for i in range(len(names))]
-    pairs = zip(names, captions, strict=True)
-    rows = [json.dumps({"image": name, "caption": caption}) for name, caption in pairs]
-    (photos / "captions.jsonl").write_text("\n".join(rows) + "\n")
+    rows = ({"image": n, "caption": c} for n, c in zip(names, captions, strict=True))
+    helpers.write_rows(photos / "captions.jsonl", rows)
     labelled = [f"{name},{text},{k}" for name in names for k, text in enumerate(("cat", "dog"))]
     for table in ("pairs.csv", "new_pairs.csv"):
         (photos / table).write_text("\n".join(["image,text,match", *labelled]) + "\n")

@@ -10,6 +10,7 @@ from scipy import special
 
 import vlc_jax
 from tests.support import paligemma, plain_llava, small_models
+from tests.support.llava_folder import pictures
 from tests.support.marks import slow_but
 from tests.support.small_models import GEMMA, GEMMA3, LM, SIGLIP, write_tokenizer
 from vlc_jax import errors
@@ -64,11 +65,6 @@ def folder(request, tmp_path_factory):
     return kind, path, jax.jit(apply), model.num_image_tokens
 
 
-def images():
-    rng = np.random.default_rng(1)
-    return [rng.integers(0, 256, (16, 16, 3), np.uint8) for _ in range(2)]
-
-
 def ids_of(words):
     return [WORDS.index(word) for word in words.split(" ") if word]
 
@@ -76,9 +72,10 @@ def ids_of(words):
 def test_a_folder_scores_by_vqascore(folder):
     kind, path, logits_of, count = folder
     before, behind, end = PROMPTS[kind]
-    found = vlc_jax.load(path).score(images(), CAPTIONS)
+    images = pictures(2, 16)
+    found = vlc_jax.load(path).score(images, CAPTIONS)
     expected = np.zeros((2, 2))
-    for i, image in enumerate(images()):
+    for i, image in enumerate(images):
         pixels = np.float32(image[None] / 127.5 - 1)
         for j, caption in enumerate(CAPTIONS):
             asked = behind.format(f'Does this figure show "{caption}"? Please answer yes or no.')
@@ -91,7 +88,7 @@ def test_a_folder_scores_by_vqascore(folder):
     assert np.ptp(expected) > 0.003
     np.testing.assert_allclose(found, expected, atol=2e-5)
     if kind == "paligemma":
-        same = vlc_jax.load(path / "pt.npz").score(images(), CAPTIONS)
+        same = vlc_jax.load(path / "pt.npz").score(images, CAPTIONS)
         np.testing.assert_allclose(same, found, atol=1e-6)
 
 
@@ -100,10 +97,11 @@ def test_answers_are_the_likeliest_tokens(folder):
     kind, path, logits_of, count = folder
     before, behind, end = PROMPTS[kind]
     question, steps = "Please answer red or blue", 4
-    found = vlc_jax.load(path).answers(images(), [question] * 2, max_tokens=steps)
+    images = pictures(2, 16)
+    found = vlc_jax.load(path).answers(images, [question] * 2, max_tokens=steps)
     prompt = [*ids_of(before), *[len(WORDS)] * count, *ids_of(behind.format(question))]
     slot = np.arange(len(prompt) + steps)[None]
-    for image, answer in zip(images(), found, strict=True):
+    for image, answer in zip(images, found, strict=True):
         pixels, ids = np.float32(image[None] / 127.5 - 1), list(prompt)
         for _ in range(steps):
             row = np.array([ids + [0] * (slot.shape[1] - len(ids))])

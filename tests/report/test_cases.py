@@ -8,9 +8,10 @@ import subprocess
 import pytest
 from PIL import Image
 
+from tests.report.conftest import made_up, write_json
 from tests.report.pages import assert_alone
 from tests.support import helpers
-from vlc_jax import evaluators, report
+from vlc_jax import report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import cases, read_workdir, to_html
 
@@ -22,14 +23,12 @@ HOSTILE = (
 )
 
 
-def write_run(path, rows, name="b", protocol="choice", **more):
+def write_run(path, rows, **more):
     """A workdir with one benchmark, evaluated at step 5."""
-    folder = path / "evals" / name
+    folder = path / "evals" / "b"
     (folder / "images").mkdir(parents=True, exist_ok=True)
     metrics = {"accuracy": {"value": 0.5, "count": len(rows)}}
-    result = {"protocol": protocol, "step": 5, "version": "1", "metrics": metrics}
-    result |= {"display": evaluators.display(protocol)} | more
-    (folder / "5.json").write_text(json.dumps(result))
+    write_json(folder / "5.json", made_up(metrics=metrics, **more))
     helpers.write_rows(folder / "5.scores.jsonl", rows)
     return path
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.report.conftest import made_up
 from tests.support import helpers
-from vlc_jax import evaluators
 from vlc_jax.report import paired, to_markdown
 from vlc_jax.report.read_workdir import Evaluation, Run
 
@@ -98,10 +98,9 @@ def run(folder, right, version="v1", step=5):
     """A workdir with one benchmark; image and answer of each case."""
     rows = [{"id": str(n), "image": image, "correct": c} for n, (image, c) in enumerate(right)]
     helpers.write_rows(folder / "evals" / "b" / f"{step}.scores.jsonl", rows)
-    result = {"benchmark": "b", "protocol": "choice", "step": step, "version": version}
-    result["display"] = evaluators.display("choice")
     metrics = {"accuracy": {"value": 0.5, "count": len(rows)}}
-    return Run(folder, evaluations=[Evaluation("b", [result | {"metrics": metrics}], [])])
+    result = made_up(step=step, version=version, metrics=metrics)
+    return Run(folder, evaluations=[Evaluation("b", [result], [])])
 
 
 def test_runs_are_compared_where_they_had_the_same_cases(tmp_path):

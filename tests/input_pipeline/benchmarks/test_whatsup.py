@@ -3,32 +3,24 @@
 import numpy as np
 import pytest
 
+from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
-from vlc_jax.evaluators import Scorer
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, whatsup
-from vlc_jax.types import ImageFeatures, TextFeatures
+from vlc_jax.types import ImageFeatures
 
 
 def scorer_that_misses(*names):
     """Gives the correct caption of an image the highest score, except for images of these names."""
 
-    def image_rows(images):
-        return np.array([[path.stem not in names] for path in images], np.float32)
-
-    def text_rows(texts):
-        return np.arange(len(texts), 0, -1, dtype=np.float32)[:, None]
+    def embed_images(images):
+        return ImageFeatures(np.array([[path.stem not in names] for path in images], np.float32))
 
     def options(images, texts):
         scores = np.zeros((len(images.pooled), len(texts.pooled) // len(images.pooled)))
         scores[:, 0] = 2 * images.pooled[:, 0] - 1
         return scores
 
-    return Scorer(
-        lambda images: ImageFeatures(image_rows(images)),
-        lambda texts: TextFeatures(text_rows(texts)),
-        lambda images, texts: images.pooled @ texts.pooled.T,
-        options,
-    )
+    return random_scorer()._replace(embed_images=embed_images, score_options=options)
 
 
 def test_one_miss_costs_a_pair_and_a_set(root):

@@ -162,8 +162,7 @@ def test_gated_and_drive_hosted_sets_say_what_to_do(served, capsys):
 
 
 def test_files_of_the_hub_are_fetched_into_the_folder_of_the_set(hub, original, tmp_path):
-    files = {f"data/{name}": (original / "winoground" / "data" / name).read_bytes()
-             for name in ("examples.jsonl",)}  # fmt: skip
+    files = {"data/examples.jsonl": (original / "winoground/data/examples.jsonl").read_bytes()}
     images = {path.name: path.read_bytes() for path in (original / "winoground/images").iterdir()}
     hub.put("facebook/winoground", {**files, "data/images.zip": zipped(images)}, "dataset")
     assert main(tmp_path / "root", "--fetch", "winoground", "--yes") == 0

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.support import helpers
 from vlc_jax.input_pipeline.commands import balanced_table, parts
 from vlc_jax.input_pipeline.commands import hard_texts as command
 from vlc_jax.input_pipeline.hard_texts import balance, from_table
@@ -20,9 +21,8 @@ MARK = " ."
 @pytest.fixture
 def table(tmp_path):
     captions = ["the red cat and the hat", "two men wearing hats", "grass", "grass"]
-    path = tmp_path / "captions.jsonl"
-    path.write_text("".join(json.dumps({"caption": text}) + "\n" for text in captions))
-    return str(path)
+    rows = ({"caption": text} for text in captions)
+    return str(helpers.write_rows(tmp_path / "captions.jsonl", rows))
 
 
 def run(capsys, *arguments):
@@ -73,8 +73,7 @@ def write_tables(folder, count):
         wrong = f"a {b} {x} and a {a} {y} {number}" + MARK * (number % 3 == 0)
         texts.append({"caption": caption, "negatives": [wrong]})
     for name, rows in (("captions", captions), ("texts", texts)):
-        lines = [json.dumps(row) + "\n" for row in rows]
-        (folder / f"{name}.jsonl").write_text("".join(lines))
+        helpers.write_rows(folder / f"{name}.jsonl", rows)
     option = f'from_table={{"path": "{folder}/texts.jsonl"}}'
     words = ["--table", f"{folder}/captions.jsonl", "--column", "title", "--option", option]
     return [*words, "--kinds", "from_table", "--show", "1", "--balance", ".6"]
