@@ -70,13 +70,13 @@ def test_captions_of_one_image(scorer):
 
 def test_what_cannot_be_asked_is_refused(scorer):
     benchmark = Benchmark("b", [Case("0", (b"0",), ("a", "b"))], "v")
-    with pytest.raises(UsageError, match=r"place of the caption; got 'Is it\?'"):
-        evaluators.evaluate("choice", benchmark, scorer, vqascore={"question": "Is it?"})
-    for wrong in (True, "eos"):
-        with pytest.raises(UsageError, match=r"vqascore is a mapping of some of \('question'"):
+    for wrong, message in (
+        ({"question": "Is it?"}, r"place of the caption; got 'Is it\?'"),
+        *((kind, r"vqascore is a mapping of some of \('question'") for kind in (True, "eos")),
+        ({"end": False}, "unknown option of vqascore 'end'"),
+    ):
+        with pytest.raises(UsageError, match=message):
             evaluators.evaluate("choice", benchmark, scorer, vqascore=wrong)
-    with pytest.raises(UsageError, match="unknown option of vqascore 'end'"):
-        evaluators.evaluate("choice", benchmark, scorer, vqascore={"end": False})
     with pytest.raises(UsageError, match="has questions of its own"):
         evaluators.evaluate("choice", benchmark, scorer, protocol="keywords", vqascore={})
     with pytest.raises(UsageError, match="'conversation'"):

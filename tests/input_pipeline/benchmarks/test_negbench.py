@@ -20,7 +20,6 @@ def test_images_are_the_sets_whatever_the_path_in_the_table(root):
     places = {case.group["subset"]: case.images[0].relative_to(root) for case in cases}
     assert str(places["coco"]) == "coco/val2017/000007.jpg"
     assert str(places["voc2007"]) == "VOCdevkit/VOC2007/JPEGImages/000007.jpg"
-    assert all(case.images[0].is_file() for case in cases)
 
 
 def test_the_correct_caption_comes_first(tmp_path):
@@ -43,4 +42,3 @@ def test_retrieval_is_with_or_without_negation(root):
     assert negated.cases[2].captions[1] == "No pan is there. A cup 2 beside a pot 1."
     assert plain.cases[2].captions[1] == "A cup 2 beside a pot 1."
     assert negated.version != plain.version
-    assert all(case.images[0].is_file() for case in negated.cases)

@@ -78,7 +78,6 @@ def test_clevr_bind_every_text_has_the_prompt(all_sets):
 
 def test_clevr_bind_equal_names_are_told_apart_by_subset(all_sets):
     cases = read("clevr_bind", all_sets).cases
-    assert all(case.images[0].is_file() for case in cases)
     assert len({case.meta["record"] for case in cases}) == len({case.id for case in cases}) == 9
 
 

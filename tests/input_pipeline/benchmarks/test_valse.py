@@ -12,7 +12,6 @@ def test_cases_that_annotators_did_not_find_valid_are_left_out(root):
 
 def test_an_image_is_where_its_data_set_is(root):
     cases = valse.valse(root).cases
-    assert all(case.images[0].is_file() for case in cases)
     assert {case.meta["record"].rsplit("/", 1)[0] for case in cases} == {
         "coco/train2014",
         "coco/val2014",

@@ -25,7 +25,6 @@ def test_images_of_vaw_are_those_of_visual_genome(root):
     cases = vl_checklist.vl_checklist(root).cases
     places = {case.group["source"]: case.meta["record"].split("/")[0] for case in cases}
     assert places == {"vg": "vg", "vaw": "vg", "hake": "hake", "swig": "swig"}
-    assert all(case.images[0].is_file() for case in cases)
 
 
 def test_the_headline_is_the_mean_over_axes_types_and_sources(root):
