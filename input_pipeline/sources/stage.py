@@ -148,7 +148,7 @@ class Stage:
         Returns False if the unfinished copies of other processes leave too little room.
         """
         copies = []
-        for entry in os.scandir(self.folder):
+        for entry in [*os.scandir(self.folder)]:  # read to the end, which closes it
             if not _COPY_NAME.fullmatch(entry.name):
                 continue
             try:
