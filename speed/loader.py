@@ -48,9 +48,8 @@ def main(
         transform = ImageTransform(224, crop)
         paths = [source[index].image for index in range(min(BATCH, records))]
         rng = np.random.default_rng(0)
-        decode = partial(harness.rate, lambda path: transform(path, rng), paths)
         sides = {
-            "decode and crop alone": decode,
+            "decode and crop alone": partial(harness.rate, lambda x: transform(x, rng), paths),
             "the same in plain Pillow": partial(harness.rate, plain_pillow, paths),
             "loader, JPEG files": partial(whole_loader, source, transform),
         }

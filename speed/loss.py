@@ -6,9 +6,9 @@
 
 Each loss is compiled dense, chunked (--chunk images at a time) and as a ring (with several
 simulated CPU devices), and timed in interleaved rounds. Prints milliseconds, their ratio to dense
-by round, XLA's planned temporaries per device, and of `infonce` up to 4,096 pairs the error of the
-gradient against float64, relative to its largest number. Cases above --gib of planned memory on all
-devices together, or above --tflop, are compiled but not timed. One hard negative and one hard
+by round, XLA's planned temporaries per device, and of `infonce` up to 4,096 pairs the norm of the
+gradient's error against float64, relative to the gradient's. Cases above --gib of planned memory on
+all devices together, or above --tflop, are compiled but not timed. One hard negative and one hard
 positive per example; embeddings are sharded over all devices.
 """
 
@@ -54,33 +54,31 @@ def main(
     for batch in batches:
         arrays = embeddings(mesh, batch, width)
         for name in losses:
-            loss, steps = LOSSES[name], {}
+            loss, steps, facts = LOSSES[name], {}, {}
             for precision, each in itertools.product(precisions, loss.implementations):
                 # of one precision alone: the dense one has no tiles
                 if (each == "ring" and mesh.size == 1) or (each == "dense" and "dense" in steps):
                     continue
                 side = each if precision == precisions[0] else f"{each}, {precision}"
                 tiles.PRECISION = getattr(jax.lax.DotAlgorithmPreset, precision, precision)
-                steps[side] = make_step(mesh, name, each, chunk, arrays)
+                steps[side], facts[side] = make_step(mesh, name, each, chunk, arrays)
             # scores of all pairs, forward and two gradients of them
-            pairs = batch * batch * (1 + len(loss.contrasts_all))
-            is_small = 6 * width * pairs <= tflop * 1e12
-            facts = {side: planned for side, (_, planned) in steps.items()}
+            flop = 6 * width * batch**2 * (1 + len(loss.contrasts_all))
             sides = {
                 side: step
-                for side, (step, planned) in steps.items()
-                if is_small and planned["planned GiB"] * mesh.size <= gib
+                for side, step in steps.items()
+                if flop <= tflop * 1e12 and facts[side]["planned GiB"] * mesh.size <= gib
             }
             harness.compare(f"{name}, {batch:,}", sides, rounds, "dense", facts=facts)
 
 
 def error(gradient: jax.Array, arrays: dict[str, Any]) -> float:
-    """Error of infonce's gradient of the images against float64, relative to its largest number."""
+    """Error of infonce's gradient of the images against float64, relative in norm."""
     image, text = (np.asarray(arrays[name], np.float64) for name in ("image", "text"))
     scores = SCALE * image @ text.T
     mean = (special.softmax(scores, axis=0) + special.softmax(scores, axis=1)) / 2
     exact = SCALE / len(image) * (mean - np.eye(len(image))) @ text
-    return float(np.abs(np.asarray(gradient) - exact).max() / np.abs(exact).max())
+    return float(np.linalg.norm(np.asarray(gradient) - exact) / np.linalg.norm(exact))
 
 
 def embeddings(mesh: Any, batch: int, width: int) -> dict[str, Any]:
@@ -105,8 +103,7 @@ def make_step(
 
     XLA removes scores that the loss does not read."""
     options: dict[str, Any] = {"weight": 1.0, "implementation": implementation}
-    if implementation == "chunked":
-        options["chunk"] = chunk
+    options |= {"chunk": chunk} if implementation == "chunked" else {}
     needs = LOSSES[name].needs
 
     def value(trained: dict[str, Any], batch: dict[str, Any]) -> jax.Array:

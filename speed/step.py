@@ -180,8 +180,7 @@ def build_torch(model: str, batch: int, context: int, gelu: bool, is_compiled: b
         {"params": [p for p in net.parameters() if p.ndim >= 2], "weight_decay": 0.1},
     ]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), eps=1e-6)
-    size = net.visual.image_size
-    size = size if isinstance(size, int) else size[0]
+    size = int(np.ravel(net.visual.image_size)[0])
     image = torch.rand(batch, 3, size, size, device=device)
     length = context or net.context_length
     rng, eos = np.random.default_rng(0), net.vocab_size - 1

@@ -95,8 +95,7 @@ def build(
 
     shape = {"family": "clip", "variant": "B/32", "image_size": 224, "activation": "gelu"}
     weights = {"path": str(folder / "weights.pt"), "tokenizer": str(vocabulary), **shape}
-    parameters = sum(x.numel() for x in model.parameters())
-    return {"weights": weights, "parameters": parameters}, ask
+    return {"weights": weights}, ask
 
 
 if __name__ == "__main__":
