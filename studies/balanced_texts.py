@@ -74,8 +74,7 @@ def write() -> str:
     kept = (each for each, chosen in zip(drawn, choice, strict=True) if chosen >= 0)
     # the texts of a row are one behind the other
     groups = itertools.groupby(kept, lambda each: id(each[0]))
-    lines = [_line([*group]) for _, group in groups]
-    (out / "texts.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (out / "texts.jsonl").write_text("".join(f"{_line([*group])}\n" for _, group in groups))
     (folder / "0.json").write_text(json.dumps({"metrics": metrics}))
     return f"{out}: " + ", ".join(f"{name} {each['value']:.3f}" for name, each in metrics.items())
 

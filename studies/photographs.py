@@ -111,6 +111,8 @@ def evaluations(tables: Path, root: Path, split: str) -> dict[str, dict]:
     """Benchmark -> its options: those of Flickr8k, and of published sets with photographs."""
     rows = {"path": str(root / "flickr8k" / CAPTIONS), "split": split, "split_column": "split"}
     retrieval = {"reader": "retrieval", **rows}
+    if split == "dev":
+        return {"photographs_retrieval": retrieval}
     shuffled = {"text_shuffle": "shuffle_words"}
     published = ("whatsup_a", "reporting_bias", "sugarcrepe")
     valse = {"subsets": ("coreference-standard", "foil-it", "plurals", "relations")}

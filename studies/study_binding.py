@@ -93,10 +93,9 @@ def _map(
     image = axes.imshow(means, vmin=low, vmax=high, origin="lower", cmap=colours)
     for i, row in enumerate(values):
         for j, value in enumerate(row):
-            is_dark = colours == "viridis" and value.mean <= 0.8
             text = f"{100 * value.mean:{sign}.0f}\n±{100 * value.half:.0f}"
             text = study_results.shown(text, value.half).replace(" (", "\n(")
-            ink = "white" if is_dark else "black"
+            ink = "white" if colours == "viridis" and value.mean <= 0.8 else "black"
             axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=9)
     axes.set_xticks(range(len(DENSITIES)), [f"{100 * each:.0f}" for each in DENSITIES])
     axes.set_yticks(range(len(COMPLETENESS)), [f"{100 * each:.0f}" for each in COMPLETENESS])

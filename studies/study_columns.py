@@ -40,6 +40,7 @@ def _triplets() -> Iterator[Column]:
 # fmt: off
 COLUMNS = {column.title: column for column in (
     Column("R@1 image→text", "scenes_retrieval", "image_to_text_r1", 0.001),
+    Column("seconds", "run", "seconds", 0.0),
     Column("object", "scenes_objects"),
     Column("colour", "scenes_attributes"),
     Column("attribute swap", "scenes_attribute_swap"),
@@ -112,6 +113,11 @@ PHOTOGRAPHS = {  # run -> arguments of studies/photographs.py
     "photo_crepe_swap": "method=crepe_swap",
     "photo_crops": "segments=crops",
 }
+RATES = {  # at another learning rate, to choose one on dev or to see on test what the choice does
+    **{f"photo_clip_dev_{rate}": "method=clip,split=dev" for rate in (0.0005, 0.001, 0.002)},
+    **{f"photo_clip_ft_dev_{rate}": "method=clip_ft,split=dev" for rate in (0.0001, 0.0005, 0.001)},
+    **{f"photo_{method}_0.0001": f"method={method},split=test" for method in ("clip_ft", "hn")},
+}
 # shares of words with synonyms that a training caption replaces by one
 SHARES = (0.002, 0.01, 0.03, 0.06, 0.15)
 SHARE = "share"  # begins the names of their runs
@@ -133,7 +139,8 @@ CONTROLS = {  # run -> the same training without the method, the run that both s
 DRAWN = (
     "negclip", "read_clip", "tripletclip", "crepe_swap", "crepe_replace", "crepe_negate", "conclip",
 )  # fmt: skip
-ONCE = ("minilm_vectors", "minilm_places_vectors", "photographs")
+ONCE = ("minilm_vectors", "minilm_places_vectors", "photographs",
+        *(name for name in RATES if "_dev_" in name))  # fmt: skip
 SEEDS = dict.fromkeys((*ONCE, *(f"texts_{name}" for name in DRAWN)), 1)
 LONGER = ("clip_frozen", "captioner", "vlm2vec", "vlm2vec_plain")  # with two seeds more
 LABELS = {  # run -> its name in tables, where it is not the title of its method
@@ -165,6 +172,8 @@ LABELS = {  # run -> its name in tables, where it is not the title of its method
     "leftright_none": "CLIP, captions with places",
     "leftright": "the same with left/right negatives",
     "text_vectors": "cosine with vectors of texts",
+    "unlocked": "both towers trained",
+    "unlocked_minilm": "image tower and MiniLM",
     "captioner": "decoder on patch tokens, captions of relations, 2,400 steps",
     "captioner_800": "the same, 800 steps",
     "captioner_pooled": "decoder on the embedding alone, captions of relations, 800 steps",
@@ -182,6 +191,7 @@ ENDS = {  # end of a run's name -> what is added to the label of the rest
     **{f"_balanced_{share}": f", negatives balanced to {share} %" for share in (60, 52)},
     "_permuted": ", images permuted",
     "_random": ", fewer negatives at random",
+    "_exchanged": ", left/right negatives",
     "_plain": ", plain captions",
 }  # fmt: skip
 

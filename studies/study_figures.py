@@ -60,9 +60,7 @@ def _bars(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> F
             bar.set_alpha(PALE if is_unresolved(value.half) else 1)
     for i, column in enumerate(columns):
         axes.plot([i - 0.45, i + 0.45], [100 * column.chance] * 2, "--", color="#5d6873", lw=1)
-    axes.set_xticks(
-        np.arange(len(columns)), [column.title.replace(", ", "\n") for column in columns]
-    )
+    axes.set_xticks(range(len(columns)), [each.title.replace(", ", "\n") for each in columns])
     is_any_pale = any(bar.get_alpha() == PALE for bar in axes.patches)
     axes.set_ylabel("percent; dashed: chance" + "\npale: not resolved" * is_any_pale)
     axes.set_ylim(0, 105)

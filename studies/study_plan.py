@@ -212,9 +212,12 @@ def _photographs() -> Iterator[Run]:
     config, tables = "studies/photographs", "photographs"
     yield Run(tables, config, tool="tables")
     yield Run("photo_clip", config, texts=tables)
-    for name, words in study_columns.PHOTOGRAPHS.items():
+    for name, words in (study_columns.PHOTOGRAPHS | study_columns.RATES).items():
         tool = "train" if "method" in words else "evaluate"
-        yield Run(name, f"{config}:{words}", "photo_clip", tool=tool, texts=tables)
+        base = "" if words.startswith("method=clip,") else "photo_clip"
+        rate = f"--config.optimizer.learning_rate={name.rpartition('_')[2]}"
+        flags = (rate,) if name in study_columns.RATES else ()
+        yield Run(name, f"{config}:{words}", base, tool=tool, texts=tables, flags=flags)
 
 
 def _left_right() -> Iterator[Run]:
@@ -348,7 +351,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
         "n": [*BINDING],
         "o": [*SHARES],
-        "p": ("photo_clip", *study_columns.PHOTOGRAPHS),
+        "p": ("photo_clip", *study_columns.PHOTOGRAPHS, *study_columns.RATES),
         "q": [run.name for run in _left_right()],
     }
 

@@ -91,12 +91,11 @@ class Results:
         self._values, self.seeds, self.prefer = values, seeds, ""
 
     def has(self, run: str, benchmark: str = "", metric: str = "") -> bool:
-        """True if all seeds of a run have values, of `benchmark` and `metric` if these are set."""
+        """True if all seeds of a run have values, of `metric` of `benchmark` if these are set."""
         names = self._names(run)
         if not all(name in self._values for name in names):
             return False
-        metrics = [self._of(name).metrics.get(benchmark) for name in names] if benchmark else []
-        return all(of is not None and (not metric or metric in of) for of in metrics)
+        return not benchmark or all(metric in self._of(n).metrics.get(benchmark, {}) for n in names)
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         """Mean of a metric over seeds, with its interval."""
@@ -168,12 +167,6 @@ class Results:
             raise MissingValueError(f"{name} has no values")
         by_device = self._values[name]
         return by_device.get(self.prefer) or next(iter(by_device.values()))
-
-
-def short_name(device: str) -> str:
-    """CPU, H100."""
-    named = re.search(r"[A-Z]+\d+\w*", device)
-    return named[0] if named else device.upper()
 
 
 def read_values(path: Path) -> Values:
@@ -253,7 +246,9 @@ def values_of(workdir: Path) -> Kept:
         numbers["step_ms"] = round(milliseconds, 1)
     metrics[RECORD] = {name: Estimate(number) for name, number in numbers.items()}
     config = json.loads(request.read_text())["config"]
-    return Kept(metrics, config, short_name(run.env["hardware"]["devices"][0]))
+    device = run.env["hardware"]["devices"][0]
+    short = re.search(r"[A-Z]+\d+\w*", device)  # H100
+    return Kept(metrics, config, short[0] if short else device.upper())
 
 
 def _rounded(number: object, is_optional: bool) -> float | None:
