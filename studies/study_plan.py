@@ -327,8 +327,8 @@ def _wanted() -> dict[str, Sequence[str]]:
     stored += ["pacl_plain", "sparc_plain", "labclip_plain", "text_vectors"]
     elsewhere = (*BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
     others = ["clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip"]
-    others += [name for key in scenes if key not in elsewhere for name in scenes[key]]
     balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
+    others += [name for key in scenes if key not in elsewhere for name in scenes[key]] + balanced
     trained = [name for name in study_columns.OF_TABLE if OF_METHODS[name].tool == "train"]
     blind = ["clip_ft", "siglip_ft", *trained, *balanced]
     hn_runs = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_52")]
@@ -338,7 +338,7 @@ def _wanted() -> dict[str, Sequence[str]]:
         "d": [*stored, *_ends(["dcsm", "pacl", "text_vectors"], "_relations")],
         "e": _ends(["hn", "hp_hn_w0", "hp_hn"], "_synonyms"),
         "f": [
-            *(*others, *balanced),
+            *others,
             *(name for name, (method, _) in TEXTS.items() if method != "hn"),
             *_ends(["ce_clip", "degla", "fsc_clip_local"], "_random"),
             *_ends([name for name in blind if name not in (*BLIND[1:], *AT_CHANCE)], "_permuted"),

@@ -17,6 +17,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.hard_texts.generator import SceneGraph
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
@@ -239,7 +240,7 @@ class Examples:
         positive: str,
         foils: Mapping[str, str],
         rng: np.random.Generator,
-        scene: Mapping[str, Any] | None,
+        scene: SceneGraph | None,
     ) -> list[str]:
         """The hard negatives of a hard positive, the record's or drawn; "" for a missing one."""
         if positive in foils:

@@ -38,7 +38,8 @@ class Merge(NamedTuple):
     share: Callable[[jax.Array, jax.Array], jax.Array]
 
 
-PRECISION: jax.lax.PrecisionLike = "highest"  # of tiles' products; speed/loss.py tries others
+# of tiles' products; speed/loss.py tries others, tests/losses/test_precision.py says why not TF32
+PRECISION: jax.lax.PrecisionLike = "highest"
 LOGSUMEXP = Merge(jnp.logaddexp, lambda one, merged: jnp.exp(one - merged))
 SUM = Merge(jnp.add, lambda one, merged: jnp.ones_like(merged))
 
